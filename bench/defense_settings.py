@@ -114,6 +114,8 @@ _TRANSFORMER = ["GlobalNodes", "ModelUpdate"]
 _APPNP = ["HiddenRepresentations", "Jacobians", "ModelUpdate"]
 
 _SEALED: list[dict[str, Any]] = [{"name": "homomorphic-encryption"}]
+_PUBLIC_EDGES: list[dict[str, Any]] = [{"edges": "public"}]
+"""Of ``dp-sgd`` where edges enter more than losses, so that they cannot be private."""
 _EMBEDDINGS: list[dict[str, Any]] = [{"epsilon": 8.0, "on": "EmbeddingSums", "unit": unit} for unit in ("edge", "node")]
 
 
@@ -149,8 +151,10 @@ SETTINGS: dict[str, dict[str, list[dict[str, Any]]]] = {
         "stack": [_stack({"name": "gaussian", "epsilon": 1e4, "on": "RawFeatures"}, {"name": "merge-neighbors"})],
         "fewer-features": [{"share": 0.25}],
     },
-    "gap": {"gaussian": _EMBEDDINGS},
-    "progap": {"gaussian": _EMBEDDINGS[:1]},
+    "structure-only": {"dp-sgd": _PUBLIC_EDGES},
+    "private-reports": {"dp-sgd": _PUBLIC_EDGES},
+    "gap": {"gaussian": _EMBEDDINGS, "dp-sgd": _PUBLIC_EDGES},
+    "progap": {"gaussian": _EMBEDDINGS[:1], "dp-sgd": _PUBLIC_EDGES},
     "nfedgnn": {
         "clipped-noise": _LATENTS,
         "joint-noise": [{"epsilon": 8.0, "on": ["Latents"], "clip": [1.0]}],

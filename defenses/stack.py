@@ -157,7 +157,8 @@ class Stack(Defense):
                 dataclasses.replace(part, session=bound(part.defense, own[number])) if number in own else part
                 for number, part in enumerate(found)
             ]
-        return _Session(found, Promises(tuple(found), context.releases, summed=own is not None))
+        senders = 0 if isinstance(context.uploads, str) else context.uploads.senders
+        return _Session(found, Promises(tuple(found), context.releases, own is not None, senders))
 
     def _bound(self, context: Context) -> list[Part] | str:
         """Return the parts bound in order, or why they cannot serve together."""

@@ -157,6 +157,7 @@ class Context:
         readers: see :meth:`FederatedProtocol.readers`.
         sends: whether the protocol sends anything at all.
         rows_per_node: how many feature rows one node has at most, over all clients that hold it and all its samples.
+        holders: how many clients hold one node, at most.
         examples, uploads: see :class:`Examples` and :class:`Uploads`; where there are none, why.
         num_classes: how many classes the data has, a public fact.
         cross_edges: whether edges between clients enter anything that is sent or trained on, as a defense leaves them;
@@ -173,6 +174,7 @@ class Context:
     readers: Mapping[type[Payload], str] = field(default_factory=dict)
     sends: bool = True
     rows_per_node: int = 1
+    holders: int = 1
     examples: Examples | str = "nothing is known of its losses"
     uploads: Uploads | str = "nothing is known of the models that its clients send"
     num_classes: int = 0

@@ -174,6 +174,12 @@ class CellRecord:
     verdict: Verdict | None = None
     fields: tuple[FieldState, ...] = ()
 
+    @property
+    def nodes(self) -> int:
+        """How many nodes clients hold; 0 where it is not known."""
+        sizes = self.partition_facts.get("client_sizes", [])
+        return sum(int(size) for size in sizes) if isinstance(sizes, list) else 0
+
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON, which shares its mappings: ``asdict`` copies every value, most of a long run's
         time."""

@@ -21,6 +21,20 @@ BAND = 0.99
 """Probability that the band around a measured curve holds the whole true curve."""
 
 
+MEANINGFUL = 10.0
+"""Above this an epsilon allows odds to change by a factor of more than 22 000: no ground to speak of an assurance."""
+
+
+def empty(epsilon: float, delta: float, nodes: int) -> str:
+    """Return why a guarantee that holds protects nobody, or nothing: its epsilon bounds nothing, or its delta is one
+    over the number of ``nodes`` (0: not known) or more, which a mechanism meets that publishes one record at random."""
+    if epsilon > MEANINGFUL:
+        return f"an epsilon above {MEANINGFUL:g} bounds nothing of practical use"
+    if delta * max(nodes, 1) >= 1:
+        return f"a delta of {delta:g} with {nodes} nodes allows for publishing one of them at random"
+    return ""
+
+
 class Word(StrEnum):
     """The column ``guarantee`` of ``findings.csv``."""
 

@@ -9,15 +9,12 @@ import math
 
 from fglaudit import registry
 from fglaudit.guarantees import Word as Judged
+from fglaudit.guarantees import empty
 from fglaudit.interfaces import SERVER_TRUSTED
 from fglaudit.reports.leaks import NEGLIGIBLE, Leak
 from fglaudit.reports.numbers import count, decimal, epsilon, percent, plural
 from fglaudit.reports.summary import Setting
 from fglaudit.scoring.clusters import TOO_FEW
-
-MEANINGFUL = 10.0
-"""Above this an accounted epsilon allows odds to change by a factor of more than 22 000: no ground to speak of an
-assurance."""
 
 METRICS = {
     "exact_rate": (
@@ -324,8 +321,8 @@ def _assurance(setting: Setting) -> str:
         f"mechanism: {setting.text('mechanism') or 'not stated'}."
     )
     reach = "clients are sent" if SERVER_TRUSTED in setting.text("mechanism") else "is sent"
-    if accounted > MEANINGFUL:
-        return f"Stated, with {facts} An epsilon above {MEANINGFUL:g} bounds nothing of practical use: no assurance."
+    if why := empty(accounted, delta, max((record.nodes for record in setting.records), default=0)):
+        return f"Stated, with {facts} {why[:1].upper()}{why[1:]}: no assurance."
     verified = any(verdict.word is Judged.VERIFIED for verdict in judged)
     return (
         f"{'Verified: d' if verified else 'D'}ifferentially private with {facts} All that {reach} may change anybody's"

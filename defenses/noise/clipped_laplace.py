@@ -6,9 +6,10 @@ The paper does not say what the clip is. ``norm: elementwise`` (default) clips e
 and T rounds cost ``n T 2 delta / lambda`` and ``T 2 delta / lambda``. Coordinates are counted as they are sent.
 
 The record is the features of all nodes of one client, replaced by any others: a clip bounds no smaller unit any better,
-since one node may move every coordinate to the other end. The guarantee covers training only where everything that
-clients upload about features gets the noise; otherwise no epsilon is stated, and the mechanism's description names what
-was left in the clear. What the server sends is computed from noisy uploads.
+since one node may move every coordinate to the other end. Where clients overlap, others hold copies of these rows,
+which enter messages of their own: the record is the copies of one client alone. The guarantee covers training only
+where everything that clients upload about features gets the noise; otherwise no epsilon is stated, and the mechanism's
+description names what was left in the clear. What the server sends is computed from noisy uploads.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import ClassVar
 import torch
 
 from fglaudit.context import Context
-from fglaudit.defenses.noise.clips import not_bounded_by_clips
+from fglaudit.defenses.noise.clips import features_of, not_bounded_by_clips
 from fglaudit.defenses.noise.noisy_messages import NoiseSession
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
@@ -38,6 +39,7 @@ class _Session(NoiseSession):
         self.defense = defense
         self.mechanism = mechanism
         self.left_open = context.left_open(defense.on)
+        self.record = features_of(context, "client")
         self.coordinates: dict[type[Payload], int] = {}
         self.sent: dict[type[Payload], int] = {}
 
@@ -64,7 +66,7 @@ class _Session(NoiseSession):
             epsilon_accounted=self._epsilon(*self.sent) if covered else None,
             delta=defense.delta,
             unit="client",
-            adjacency=Relation.REPLACE.of("the features of all nodes of one client"),
+            adjacency=Relation.REPLACE.of(self.record),
             relation=Relation.REPLACE,
             releases=max(self.sent.values(), default=None),
         )

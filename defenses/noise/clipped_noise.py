@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fglaudit.context import Context
-from fglaudit.defenses.noise.clips import not_bounded_by_clips
+from fglaudit.defenses.noise.clips import features_of, not_bounded_by_clips
 from fglaudit.defenses.noise.noisy_messages import NoiseSession, release_named
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
@@ -82,7 +82,7 @@ class ClippedNoise(Defense):
             epsilon_accounted=mechanism.epsilon(self.delta, release.times) if release.covers_training else None,
             delta=self.delta,
             unit=self.unit,
-            adjacency=Relation.REPLACE.of("one node's features"),
+            adjacency=Relation.REPLACE.of(features_of(context, self.unit)),
             relation=Relation.REPLACE,
             releases=release.times,
         )

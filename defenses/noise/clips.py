@@ -41,6 +41,14 @@ def not_clippable(release: Release) -> str | None:
     return None
 
 
+def features_of(context: Context, unit: str) -> str:
+    """Return in words what is replaced where a ``unit`` is the record: where clients overlap, one client's copies."""
+    if unit != "client":
+        return f"one {unit}'s features"
+    copies = ", its own copies," if context.holders > 1 else ""
+    return f"the features of all nodes of one client{copies}"
+
+
 def not_bounded_by_clips(context: Context, release: Release, unit: str) -> str | None:
     """Return why the sensitivity per ``unit`` is not that of one clipped message, or None."""
     if why := not_clippable(release):

@@ -52,6 +52,7 @@ class _Session(NoiseSession):
             relation=relation,
             releases=release.times,
             server_trusted=release.by_server,
+            labels=release.row_norm is not None and release.unit == "node",  # models have them: see `neighbors`
         )
         super().__init__({release: mechanism}, promise)
         self.clip = None if release.row_norm else defense.clip

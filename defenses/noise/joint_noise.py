@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Context, Uploads
-from fglaudit.defenses.noise.clips import check_clips, named_releases, not_bounded_by_clips
+from fglaudit.defenses.noise.clips import check_clips, features_of, named_releases, not_bounded_by_clips
 from fglaudit.defenses.noise.noisy_messages import NoiseSession
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
@@ -55,7 +55,7 @@ class _Session(NoiseSession):
             epsilon_accounted=None if left_out else epsilon_of(event, defense.delta, Relation.REPLACE),
             delta=defense.delta,
             unit=defense.unit,
-            adjacency=Relation.REPLACE.of("one node's features"),
+            adjacency=Relation.REPLACE.of(features_of(context, defense.unit)),
             relation=Relation.REPLACE,
             releases=times,
         )

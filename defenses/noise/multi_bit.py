@@ -93,6 +93,7 @@ class _Session(LocalSession):
         keys = torch.rand(rows.shape, generator=rng, dtype=torch.float64)
         chosen = keys.topk(self.sampled, dim=1).indices
         share = (rows.double().cpu().gather(1, chosen).clamp(self.low, self.high) - self.low) / (self.high - self.low)
+        share = share.nan_to_num(0.5)  # no bit of NaN would ever be 1
         lie = 1 / (math.exp(self.bit_epsilon) + 1)
         says_one = torch.rand(chosen.shape, generator=rng, dtype=torch.float64) < lie + share * (1 - 2 * lie)
         reports = torch.zeros(rows.shape, dtype=torch.float64).scatter_(1, chosen, 2 * says_one.double() - 1)

@@ -9,8 +9,8 @@
 
 **Disturbed** is a part whose sensitivity was derived for something that another part changes: edges, where the bound is
 not one for every subgraph or where edges are private; groups of neighbours; a payload that was changed before the noise
-and is bounded by the norm of rows; senders that vanish, where the server's noise counts on their number; and anything
-done by a fact that nothing is known about.
+and is bounded by the norm of rows; senders that vanish, where the server's noise counts on their number, or where each
+adds a share of the sum's and more vanish than may be missing; and anything done by a fact that nothing is known about.
 """
 
 from __future__ import annotations
@@ -57,11 +57,13 @@ class Promises:
         parts: bound, in order.
         releases: the payloads through which features leave a client.
         summed: whether each part's guarantee is about its own payloads alone, see :func:`alone_in`.
+        senders: clients that send a model in a round; 0 where nobody does.
     """
 
     parts: tuple[Part, ...]
     releases: tuple[Release, ...]
     summed: bool = False
+    senders: int = 0
 
     def source(self) -> DefenseSession | None:
         """Return the session of the part whose guarantee is stated (of a sum: the first), None without epsilon."""
@@ -125,7 +127,10 @@ class Promises:
     def _disturbed(self, part: Part) -> str | None:
         """Return why ``part`` was calibrated to something that another part changes, or None."""
         at = self.parts.index(part)
-        found = (_disturbance(part, other, number < at, self.releases) for number, other in enumerate(self.parts))
+        found = (
+            _disturbance(part, other, number < at, self.releases) or _too_few(part, other, self.senders)
+            for number, other in enumerate(self.parts)
+        )
         return next((why for number, why in enumerate(found) if number != at and why is not None), None)
 
 
@@ -155,6 +160,19 @@ def _disturbance(part: Part, other: Part, earlier: bool, releases: Sequence[Rele
     if down and any(isinstance(f, Absent) for f in other.facts):
         return f"the noise of {part.name} counts on clients that {other.name} leaves out"
     return None
+
+
+def _too_few(part: Part, other: Part, senders: int) -> str | None:
+    """Return why the shares of a sum's noise that are left are too few, or None. A client that vanishes takes its share
+    along, as one that tells it does, and its message too: a mean over fewer moves further."""
+    spare = part.session.guarantee().sum_without
+    gone = max((fact.most(senders) for fact in other.facts if isinstance(fact, Absent)), default=0)
+    if spare is None or gone <= spare:
+        return None
+    return (
+        f"{other.name} leaves out {gone} of {senders} clients and their shares of the noise of {part.name}, of which"
+        f" {spare} may be missing; set colluding to {gone} or more"
+    )
 
 
 def _private(part: Part) -> bool:

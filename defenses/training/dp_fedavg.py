@@ -10,8 +10,8 @@ Unit: all that one client holds. Who adds the noise, and against whom it therefo
 * ``trust: distributed``: every client, its share of what ``server`` would add. The sum then has the promised noise, and
   who sees only the sum (secure aggregation) is held to ``epsilon``. Here uploads are seen one by one, so what is
   accounted is what one of them alone gives, about sqrt(m) times less noise with m clients in a round. Clients that tell
-  whoever sees the sum what they added to it take their shares off: shares are calibrated so that those of all but
-  ``colluding`` clients are enough.
+  whoever sees the sum what they added to it take their shares off, and so do those that drop out: shares are calibrated
+  so that those of all but ``colluding`` clients are enough.
 
 **Adjacency.** One client's changes zeroed out, with the number of clients and their weights in the mean public;
 sensitivity ``clip`` times the largest weight. With ``trust: server`` and clients drawn without replacement: one
@@ -135,6 +135,7 @@ class _Session(DefenseSession):
             relation=self.relation,
             coalition=1 if self.drawn else None,
             sum_without=defense.colluding if defense.trust == "distributed" else None,
+            labels=True,
         )
 
 
@@ -153,7 +154,7 @@ class DpFedAvg(Defense):
         epsilon, delta: the guarantee over the whole training.
         clip: L2 norm of a client's change in one round.
         trust: who adds the noise: "server", "local" or "distributed", see above.
-        colluding: with ``trust: distributed``, how many clients may tell their shares of the noise.
+        colluding: with ``trust: distributed``, how many clients may tell their shares of the noise, or drop out.
         unit: what one record is: "client".
     """
 

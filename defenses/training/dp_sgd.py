@@ -14,7 +14,8 @@ rule, and derives how many losses M one node can change, the rule's own change i
 * ``edges: private``: adjacent graphs differ by one node taken away with its features, label and edges, at most
   ``degree_bound`` of them within its client (a node with more loses its promise about edges, not about features and
   label). Who is a training node, and how many each client has, is public. Only where losses see no other client's
-  nodes: elsewhere degrees and dropped edges go to others.
+  nodes, and edges between clients enter nothing: elsewhere degrees and dropped edges go to others, or what was
+  propagated over them (``structure-only``).
 * ``edges: public``: they differ by one node's features and label; all edges are public.
 
 Labels and edges are protected as part of a node; neither has an epsilon of its own.
@@ -120,6 +121,7 @@ class _Session(DefenseSession):
             adjacency=adjacency,
             releases=self.passes,
             relation=Relation.ADD_OR_REMOVE if defense.edges == "private" else Relation.REPLACE,
+            labels=True,
         )
 
 
@@ -173,6 +175,11 @@ class DpSgd(Defense):
             return (
                 f"losses of {context.protocol} see nodes of other clients with these settings, and degrees and dropped"
                 " edges with them: edges cannot be private; use edges: public"
+            )
+        if context.cross_edges:
+            return (
+                f"edges enter what {context.protocol} sends, or the inputs that it trains on from farther away than its"
+                " losses see features: noise on gradients does not hide them; use edges: public"
             )
         if examples.widest is not None and self.degree_bound > examples.widest:
             return (

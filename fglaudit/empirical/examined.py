@@ -15,13 +15,14 @@ import torch
 from fglaudit.context import Context
 from fglaudit.empirical.forced_replay import Held, Reach, Trace, replay
 from fglaudit.empirical.moves import Moves, Sent, largest_step, moves
-from fglaudit.empirical.replaced import PAIRS, Replaced, replaced_records
+from fglaudit.empirical.replaced import PAIRS, Replaced, relabelled, replaced_records, taken_away
 from fglaudit.facts import (
     GRADIENTS,
     ROWS,
     Absent,
     Additive,
     Clipped,
+    DegreeBound,
     Fact,
     Field,
     KeptColumns,
@@ -29,6 +30,7 @@ from fglaudit.facts import (
     Randomised,
     Scaled,
     Sealed,
+    first,
     on,
 )
 from fglaudit.graph import FederatedGraph
@@ -131,6 +133,12 @@ def examined(
     same, redrawn = moves(trace, again(graph)), moves(trace, again(graph, "B"))
     most = QUICK_PAIRS if quick else max(FEW_PAIRS, min(PAIRS, MOST_NUMBERS // max(1, _numbers(trace))))
     pairs = replaced_records(graph, promise.unit or "node", derive(seed, "replaced records"), most)
+    if promise.labels:
+        pairs += relabelled(graph, promise.unit, derive(seed, "other labels"), QUICK_PAIRS)
+    if promise.unit == "node" and promise.relation is Relation.ADD_OR_REMOVE:
+        bound = first(facts, DegreeBound)
+        gone = derive(seed, "nodes taken away")
+        pairs += taken_away(graph, bound.bound if bound else graph.num_nodes, gone, QUICK_PAIRS)
     moved: dict[Sent, str] = {}
     longest: dict[int, Step] = {}
     accuracy = False
@@ -141,6 +149,8 @@ def examined(
             if (kind[0], kind[1]) not in held.payloads or kind in _open_fields(facts, found.fields):
                 moved.setdefault(kind, pair.what)
         accuracy |= found.accuracy and not same.accuracy
+        if pair.edges:
+            continue
         for number, step in _steps(context, facts, accounted, trace, other, pair):
             if same.of(step.noised):
                 continue  # with equal draws it moves by itself: what the record moves cannot be told

@@ -98,8 +98,12 @@ def _judged(
         releases_audit(context, promise, accounted, counted),
         epsilon_audit(promise, accounted),
     ]
+    # Each holder's message is bounded by itself, and all of them move with a node.
+    copies = ["copies of its nodes at other clients"] if promise.unit == "client" and context.holders > 1 else []
     if quick:
-        return _verdict(promise, accounted, audits, NOT_REPLAYED), unreplayed_states(counted, sealed, NOT_REPLAYED)
+        return _verdict(promise, accounted, audits, NOT_REPLAYED, copies), unreplayed_states(
+            counted, sealed, NOT_REPLAYED
+        )
     small = 1 if graph.x.numel() < _SMALL else None
     try:
         with threadpool_limits(limits=small, user_api="openmp"):
@@ -118,7 +122,7 @@ def _judged(
     except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
         why = f"the defense could not be replayed: {type(error).__name__}: {error}"
         audits.append(Audit("fields", Outcome.UNTESTED, why))
-        return _verdict(promise, accounted, audits, ""), unreplayed_states(counted, sealed, why)
+        return _verdict(promise, accounted, audits, "", copies), unreplayed_states(counted, sealed, why)
     audits += [foreign_audit(seen, accounted), sensitivity_audit(seen), fields_audit(seen, promise, sealed)]
     sealing: tuple[Audit, ...] = ()
     if sealed:
@@ -128,7 +132,7 @@ def _judged(
         with threadpool_limits(limits=1, user_api="openmp"):  # on small tables threads cost many times what they save
             audits += statistical(protocol, graph, defense, session, accounted, seed=seed, device=device)
             audits.append(_whole(protocol, graph, defense, accounted, seed, device))
-    left = [f"{name} of {payload}" for payload, by, name in seen.moved if promise.server_trusted and not by]
+    left = copies + [f"{name} of {payload}" for payload, by, name in seen.moved if promise.server_trusted and not by]
     if promise.seals_alone:
         left += [f"{name} of {payload}" for payload, _, name in seen.moved if payload not in sealed or name == PRESENCE]
     left += ["reported accuracies"] if seen.accuracy else []
@@ -283,7 +287,8 @@ def _claimed(promise: Guarantee, own: float | None) -> float | None:
 def _not_covered(promise: Guarantee, left: Sequence[str]) -> str:
     """Return what the guarantee is not about, in a sentence."""
     private_edges = promise.relation is Relation.ADD_OR_REMOVE
-    parts = [] if private_edges or promise.seals_alone else ["labels", "edges", "whose records there are"]
+    public = ["edges", "whose records there are"] if promise.labels else ["labels", "edges", "whose records there are"]
+    parts = [] if private_edges or promise.seals_alone else public
     parts += ["whoever holds a key", "what totals that are opened tell"] if promise.seals_alone else []
     parts += dict.fromkeys(left)
     parts += ["the server, which is trusted"] if promise.server_trusted else []

@@ -1,4 +1,5 @@
-"""Graphs that differ from a given one in one record: a node's row, all rows of one client, or one edge."""
+"""Graphs that differ from a given one in one record: a node's row, its label, a node with its edges, all rows or labels
+of one client, or one edge."""
 
 from __future__ import annotations
 
@@ -22,11 +23,14 @@ class Replaced:
         graph: with the other record.
         zeroed: whether its features are zeros, or the record is gone: it moves half as far as one that is replaced.
         what: in words.
+        edges: whether a node's edges are gone with it. Whoever draws a number for every edge then draws others, so that
+            lengths of steps do not compare.
     """
 
     graph: FederatedGraph
     zeroed: bool
     what: str
+    edges: bool = False
 
 
 def replaced_records(graph: FederatedGraph, unit: str, rng: torch.Generator, pairs: int = PAIRS) -> list[Replaced]:
@@ -58,6 +62,41 @@ def replaced_records(graph: FederatedGraph, unit: str, rng: torch.Generator, pai
         x[at] = _KINDS[kind][1](graph, at, rng).to(x)
         what = f"{_KINDS[kind][0]} in place of {'a client' if unit == 'client' else f'node {int(at[0])}'}"
         found.append(Replaced(dataclasses.replace(graph, x=x), kind == 0, what))
+    return found
+
+
+def taken_away(graph: FederatedGraph, most: int, rng: torch.Generator, pairs: int) -> list[Replaced]:
+    """Return ``graph`` without one node's edges and with zeros for its row, for nodes that have 1 to ``most`` edges
+    within their clients: what is left of a node whose edges are part of the record."""
+    row, column = graph.edge_index
+    inside = torch.zeros(graph.num_nodes, dtype=torch.long)
+    for held in graph.clients:
+        mine = torch.zeros(graph.num_nodes, dtype=torch.bool).index_fill_(0, held, True)
+        inside = torch.maximum(inside, torch.bincount(row[mine[row] & mine[column]], minlength=graph.num_nodes))
+    named = ((inside > 0) & (inside <= most)).nonzero().squeeze(1)
+    found = []
+    for node in named[torch.randperm(len(named), generator=rng)[:pairs]].tolist():
+        x = graph.x.clone()
+        x[node] = 0
+        left = graph.edge_index[:, (row != node) & (column != node)]
+        world = dataclasses.replace(graph, x=x, edge_index=left)
+        found.append(Replaced(world, True, f"node {node} taken away with its edges", edges=True))
+    return found
+
+
+def relabelled(graph: FederatedGraph, unit: str, rng: torch.Generator, pairs: int) -> list[Replaced]:
+    """Return ``graph`` with the next class for one training node, or for all of one client: for guarantees that name
+    labels too. None where nodes have several labels."""
+    trained = [held[train] for held, train in zip(graph.clients, graph.train, strict=True) if train.dim() == 1]
+    records = [nodes for nodes in trained if len(nodes)]
+    if unit != "client" and records:
+        records = [node[None] for node in torch.unique(torch.cat(records))]
+    found = []
+    for number in torch.randperm(len(records), generator=rng)[:pairs].tolist():
+        y = graph.y.clone()
+        y[records[number]] = (y[records[number]] + 1) % graph.num_classes
+        who = "a client" if unit == "client" else f"node {int(records[number])}"
+        found.append(Replaced(dataclasses.replace(graph, y=y), False, f"other labels of {who}"))
     return found
 
 

@@ -1,7 +1,8 @@
 """Is a sum's noise enough without the shares of those who tell them? Clients that add shares of the noise may collude
 with whoever sees the sum alone (secure aggregation): they take off what they added, and the others' shares must do.
 
-Accounted from facts: the noise of one message, the largest weight in the mean, the messages of a round. Replayed: all
+Accounted from facts: the noise of one message, the largest weight in the mean, the messages of a round, of which those
+of clients that vanish are missing as those of colluders are. Replayed: all
 releases of sums of messages, less those of the colluders; one of the other clients moved by more than the clip, or not.
 """
 
@@ -21,6 +22,7 @@ from fglaudit.empirical.message_stage import MessageStage
 from fglaudit.empirical.stages import stated_curve
 from fglaudit.empirical.staging import Staged
 from fglaudit.empirical.trade_off_audit import ENOUGH, replayed
+from fglaudit.facts import Absent
 from fglaudit.guarantees import REFUTED_AT, Audit, Outcome
 from fglaudit.interfaces import Guarantee
 from fglaudit.rng import derive
@@ -58,6 +60,8 @@ def shares_audit(
     one = next((s for stages in prepared.stages.values() for s in stages if type(s) is MessageStage), None)
     if one is None or one.noise.by_server or one.noise.distribution != "gaussian" or isinstance(uploads, str):
         return Audit(NAME, Outcome.UNTESTED, "no Gaussian noise of clients on what they send could be replayed")
+    gone = max((fact.most(uploads.senders) for fact in prepared.facts if isinstance(fact, Absent)), default=0)
+    colluding = max(colluding, gone)
     honest, left = uploads.senders - colluding, 1 - colluding * uploads.share
     if honest < 1 or left <= 0:
         return Audit(NAME, Outcome.REFUTED, f"{colluding} of {uploads.senders} colluding clients leave no noise")

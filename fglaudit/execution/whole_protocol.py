@@ -2,6 +2,7 @@
 
 It is "private" where the guarantee's epsilon, composed over all releases, was verified and every field that the
 observer sees is covered by it, sealed, public or not seen to move: one field that nothing protects, and it is "open".
+So it is under an epsilon or a delta that holds and bounds nothing.
 Reported accuracies have rows of their own and do not count here, as in the gate.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 from fglaudit.empirical.field_states import REPORT, sees
 from fglaudit.empirical.label_responses import LABELS
 from fglaudit.finding import CellRecord
-from fglaudit.guarantees import FieldState, Verdict, Word
+from fglaudit.guarantees import FieldState, Verdict, Word, empty
 
 EVERYTHING = "everything"
 PRIVATE, CLAIMED, SEALED, OPEN = "private", "claimed", "sealed", "open"
@@ -37,6 +38,8 @@ def _whole(record: CellRecord, observer: str) -> FieldState:
         words = OPEN, f"not seen to be protected: {', '.join(left[:_NAMED])}{more}"
     elif verdict is None or verdict.word in (Word.NONE, Word.REFUTED) or promised == {Word.NONE}:
         words = OPEN, "nothing is promised to this observer" if promised == {Word.NONE} else "no guarantee holds"
+    elif verdict.epsilon is not None and (why := empty(verdict.epsilon, verdict.delta or 0.0, record.nodes)):
+        words = OPEN, f"{why}: {_composed(verdict)}"
     elif verdict.epsilon is not None:
         words = PRIVATE if verdict.word is Word.VERIFIED else CLAIMED, _composed(verdict)
     else:

@@ -119,8 +119,10 @@ class Expected:
         start = self.received if around and self.received is not None else torch.zeros_like(self.values)
         change = self.values - start
         if norm == "elementwise":
-            held = change.clamp(-bound, bound) + start if around else change.clamp(-bound, bound)  # -0 stays -0
-            return replace(self, values=held, kept=self._kept(held, change.abs() < bound, around), cut=None)
+            cut = change.nan_to_num(0.0, math.inf, -math.inf).clamp(-bound, bound)  # a clip of NaN is 0
+            held = cut + start if around else cut  # -0 stays -0
+            slack, kept = self.slack.nan_to_num(0, 0, 0), self._kept(held, change.abs() < bound, around)
+            return replace(self, values=held, slack=slack, kept=kept, cut=None)
         parts = change.reshape(-1, self.width if by_row else change.shape[1])
         parts = torch.where(parts.isfinite().all(1, keepdim=True), parts, 0.0)  # a clip of what is not finite is 0
         length = torch.linalg.vector_norm(parts, ord=2 if norm == "L2" else 1, dim=1, keepdim=True)

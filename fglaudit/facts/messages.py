@@ -33,9 +33,12 @@ class Absent(Fact):
 
     def missing(self, absent: Tensor, senders: Tensor) -> bool:
         """Whether it accounts for ``absent``, those of ``senders`` whose messages are missing."""
-        drawn = math.floor(self.share * len(senders) + 0.5)
         others = absent[~torch.isin(absent, torch.tensor(self.clients, dtype=absent.dtype))]
-        return len(others) <= drawn
+        return len(others) <= self.most(len(senders)) - len(self.clients)
+
+    def most(self, senders: int) -> int:
+        """Return how many of so many ``senders`` are missing in a round, at most."""
+        return len(self.clients) + math.floor(self.share * senders + 0.5)
 
 
 @dataclass(frozen=True)

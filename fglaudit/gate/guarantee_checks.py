@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from fglaudit.finding import CellRecord
 from fglaudit.gate.askable import observer_names
 from fglaudit.gate.check import Check
 from fglaudit.gate.naming import name_one
@@ -60,7 +59,7 @@ def _delta(trained: Sequence[Setting], want: Epsilon, labels: Labels) -> Check:
             delta = None if record.verdict is None else record.verdict.delta
             if delta is None:
                 return Check("delta", wanted, f"a guarantee that names none ({name_one(setting, labels)})", False)
-            nodes = _nodes(record)
+            nodes = record.nodes
             if want.delta is None and delta * nodes >= 1:
                 return Check("delta", wanted, f"{delta:g} with {nodes} nodes ({name_one(setting, labels)})", False)
             if delta >= largest:
@@ -90,12 +89,6 @@ def _covered(trained: Sequence[Setting], want: Epsilon, named: Sequence[str], la
             if lost := [name for name in named if name not in seen]:
                 return Check("covered", wanted, f"no row of {', '.join(lost)} ({name_one(setting, labels)})", False)
     return Check("covered", wanted, "all of them" if trained else "nothing was trained", bool(trained))
-
-
-def _nodes(record: CellRecord) -> int:
-    """Return how many nodes clients hold, 0 where the record does not say."""
-    sizes = record.partition_facts.get("client_sizes", [])
-    return sum(int(size) for size in sizes) if isinstance(sizes, list) else 0
 
 
 def _stated(verdict: Verdict | None, want: Epsilon) -> tuple[float, str]:

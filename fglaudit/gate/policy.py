@@ -65,7 +65,7 @@ class Epsilon(_Strict):
     max: float = Field(gt=0)
     delta: float | None = Field(default=None, ge=0, lt=1)
     guarantee: Literal["verified", "claimed"] = "verified"
-    unit: Literal["feature", "node", "edge", "client"]
+    unit: Literal["feature", "node", "reporting node", "edge", "client"]
     against: list[str] = Field(default=[])
 
 

@@ -20,8 +20,11 @@ class Guarantee:
         server_trusted: whether it holds against clients alone, because the server gets features in the clear.
         relation: what happens to the record between neighbouring data sets; ``adjacency`` says it in words.
         coalition: how many clients may pool what they see without it losing its hold; None: any number.
+        labels: whether the record is its label too, or all that a client's training makes of it, not features alone.
+            What covers features alone, rows that are random before use say, does not cover it.
         sum_without: where ``epsilon_claimed`` is about the sum of what clients send, to which each adds a share of the
-            noise: how many of them may tell whoever sees the sum what they added; None: it is not about a sum.
+            noise: how many of them may tell whoever sees the sum what they added, or vanish; None: it is not about a
+            sum.
     """
 
     mechanism: str = ""
@@ -36,6 +39,7 @@ class Guarantee:
     relation: Relation | None = None
     coalition: int | None = None
     sum_without: int | None = None
+    labels: bool = False
 
     @property
     def seals_alone(self) -> bool:

@@ -95,6 +95,7 @@ class FederatedProtocol(ABC):
             aggregates=self.aggregates(graph),
             readers=self.readers(),
             sends=bool(type(self).emits),
+            holders=holders,
             rows_per_node=holders * (graph.x.shape[1] if graph.x.dim() == 3 else 1),
             examples=self.examples(graph),
             uploads=self.uploads(graph),

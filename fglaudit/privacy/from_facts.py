@@ -14,7 +14,8 @@ Noise counts in three places:
   zeroed out). Where rows are clipped, all messages of a release move by the protocol's ``gain`` times that. A payload
   from which everything later is computed covers the training alone; otherwise all of them must have noise, and compose.
 
-If several of these cover everything, the smallest epsilon holds.
+If several of these cover everything, the smallest epsilon holds. Random rows, and a payload from which everything later
+is computed, cover it as to features: a guarantee that names labels too needs noise on gradients or on models.
 """
 
 from __future__ import annotations
@@ -67,14 +68,14 @@ def _ways(
 ) -> list[list[Way] | str]:
     """Return sets of noised values of which each covers the whole training, and reasons where one does not."""
     found: list[list[Way] | str] = []
-    if any(fact.target == ROWS for fact in facts):
+    if any(fact.target == ROWS for fact in facts) and not guarantee.labels:
         rows = noised_rows(context, facts, guarantee, relation, counted)
         found += [[rows]] if isinstance(rows, Way) else [rows] if rows else []
     parts: dict[str, Way | str] = {}
     for release in context.releases:
         if _has_noise(facts, release.payload.__name__):
             parts[release.payload.__name__] = noised_release(context, release, facts, guarantee, relation, counted)
-            if release.covers_training:
+            if release.covers_training and not guarantee.labels:
                 way = parts[release.payload.__name__]
                 found.append([way] if isinstance(way, Way) else way)
     stated, models = parts.get(_MODELS), None
@@ -92,6 +93,8 @@ def _ways(
     needed = {release.payload.__name__ for release in context.releases}
     if open_ := sorted(needed - set(parts)):
         return [*found, f"{', '.join(open_)} in the clear, so nothing bounds the whole"]
+    if guarantee.labels and models is None:
+        return [*found, "no noise is on gradients or models, which labels enter"]
     chosen = list(parts.values())
     reasons = [part for part in chosen if isinstance(part, str)]
     if reasons:

@@ -147,9 +147,15 @@ def check_clip(clip: float) -> None:
 
 
 def clip_messages(values: Tensor, clip: float, norm: str = "l2") -> Tensor:
-    """Return messages [P, ...] scaled down to a norm of at most ``clip``, or with every coordinate in [-clip, clip]."""
+    """Return messages [P, ...] scaled down to a norm of at most ``clip``, or with every coordinate in [-clip, clip].
+
+    What has no norm counts as zero, a message with NaN or infinity or a coordinate that is NaN: it would be visible
+    through any noise, and a record can be chosen so that training overflows.
+    """
     if norm == ELEMENTWISE:
-        return values.clamp(-clip, clip)
+        return values.nan_to_num(0.0, math.inf, -math.inf).clamp(-clip, clip)
+    finite = values.flatten(1).isfinite().all(1).view(-1, *[1] * (values.dim() - 1))
+    values = torch.where(finite, values, 0.0)
     length = torch.linalg.vector_norm(values.flatten(1), ord=_ORDERS[norm], dim=1).clamp(min=clip)
     factor: Tensor = clip / length
     return values * factor.view(-1, *[1] * (values.dim() - 1))

@@ -44,7 +44,7 @@ def noised_gradients(
     norm = OWN_NORM[noise.distribution]
     if bounded.strange or norm not in bounded.bounds:
         return f"no {norm} norm of a loss's gradient is bounded before the {noise.distribution} noise"
-    losses = _losses(examples, facts, relation)
+    losses = _losses(context, examples, facts, relation)
     if isinstance(losses, str):
         return losses
     passes = max(examples.passes, counted.passes(examples.losses) or 0)
@@ -60,7 +60,7 @@ def noised_gradients(
     return Way(way.noised, way.event, spent)
 
 
-def _losses(examples: Examples, facts: Sequence[Fact], relation: Relation) -> int | str:
+def _losses(context: Context, examples: Examples, facts: Sequence[Fact], relation: Relation) -> int | str:
     """Return how many losses one node changes at most."""
     cut = [fact for fact in facts if fact.target == EDGES]
     bounds = [fact for fact in cut if isinstance(fact, DegreeBound)]
@@ -73,6 +73,8 @@ def _losses(examples: Examples, facts: Sequence[Fact], relation: Relation) -> in
         return "a node that is added or removed changes edges: one degree bound must hold, and nothing else change them"
     if examples.across or (examples.widest is not None and bounds[0].bound > examples.widest):
         return "losses see other clients' nodes or draw among neighbours, so a node that is removed changes more"
+    if context.cross_edges:
+        return f"edges enter what {context.protocol} sends beside gradients, and a node that is removed takes its own"
     return changed_losses(examples, bounds[0].bound, private_edges=True)
 
 

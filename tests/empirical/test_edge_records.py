@@ -12,14 +12,19 @@ import torch
 from fglaudit.context import Release
 from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.defenses.noise.k_ary_response import KAryResponse
+from fglaudit.defenses.training.dp_fedavg import DpFedAvg
+from fglaudit.defenses.training.dp_sgd import DpSgd
 from fglaudit.empirical.canaries import covered_nodes
 from fglaudit.empirical.judge import judge
-from fglaudit.empirical.replaced import replaced_records
+from fglaudit.empirical.replaced import replaced_records, taken_away
 from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import Verdict, Word
-from fglaudit.interfaces import Defense, FederatedProtocol, bound
+from fglaudit.interfaces import Channel, Defense, FederatedProtocol, Trained, bound
+from fglaudit.payloads import SERVER, LabelDistributions, MessageBatch
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.private.gap import EDGE, GAP, REPORTING
 from fglaudit.protocols.private.private_reports import PrivateReports
+from fglaudit.protocols.private.structure_only import StructureOnly
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, example_graph
 from fglaudit.wire.channel import RecordingChannel
@@ -69,6 +74,49 @@ def test_records_of_reporting_nodes_are_in_no_training_set() -> None:
     for other in replaced_records(graph, "reporting node", derive(0, "records"), 20):
         changed = (other.graph.x != graph.x).any(1)
         assert not bool((changed & learned).any())
+
+
+def test_nodes_taken_away_have_few_edges_and_keep_none() -> None:
+    graph = example_graph()
+    owner, (row, column) = graph.owner(), graph.edge_index
+    inside = torch.bincount(row[owner[row] == owner[column]], minlength=graph.num_nodes)
+    found = taken_away(graph, 2, derive(0, "records"), 4)
+    assert len(found) == 4
+    for other in found:
+        (node,) = ((other.graph.x != graph.x).any(1)).nonzero().flatten().tolist()
+        assert 1 <= int(inside[node]) <= 2 and not bool((other.graph.edge_index == node).any())
+        assert other.graph.edge_index.shape[1] == len(row) - 2 * int((row == node).sum())
+
+
+class EdgesAside(StructureOnly):
+    """Codes propagated over edges in the clear, of which nothing is said."""
+
+    def cross_edges(self, graph: FederatedGraph) -> bool:
+        return False
+
+
+def test_a_node_with_its_edges_is_taken_away_where_a_guarantee_names_them() -> None:
+    found = verdict(EdgesAside(hops=(1, 2), width=8, rounds=2), DpSgd())
+    assert found.word is Word.CLAIMED and "taken away with its edges" in found.reason, found.reason
+
+
+class Told(FedGCN):
+    """Clients send how many of their training nodes are in each class, which no release names."""
+
+    def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
+        clients = torch.arange(graph.num_clients)
+        held = zip(graph.clients, graph.train, strict=True)
+        counts = [torch.bincount(graph.y[nodes[train]], minlength=graph.num_classes) for nodes, train in held]
+        sent = LabelDistributions(torch.stack(counts).float())
+        channel.send(MessageBatch(0, clients, torch.full_like(clients, SERVER), sent))
+        return super().train(graph, channel, rng=rng, device=device)
+
+
+@pytest.mark.parametrize("defense", [DpSgd(), DpFedAvg(trust="local")])
+def test_labels_are_changed_where_a_guarantee_names_them(defense: Defense) -> None:
+    found = verdict(Told(hops=0, rounds=2), defense)
+    assert found.word is Word.CLAIMED and "other labels of" in found.reason, found.reason
+    assert verdict(FedGCN(hops=0, rounds=2), defense).word is Word.VERIFIED
 
 
 NOISE = Gaussian(on="EmbeddingSums", unit=EDGE)

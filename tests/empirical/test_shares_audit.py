@@ -9,8 +9,11 @@ import torch
 from wrapped_defense import Wrapped
 
 from bench.redteam.planted import Broken
+from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
+from fglaudit.defenses.stack import Stack
 from fglaudit.defenses.training.dp_fedavg import DpFedAvg
 from fglaudit.empirical.judge import judge
+from fglaudit.facts import Absent, Fact, Field
 from fglaudit.guarantees import Audit, Outcome, Verdict
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee, bound
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
@@ -82,3 +85,26 @@ def test_shares_that_do_not_suffice_are_refuted(around: type[Broken], words: str
 @pytest.mark.parametrize("trust", ["local", "server"])
 def test_nothing_is_said_where_nothing_is_promised_of_sums(trust: str) -> None:
     assert shares(DpFedAvg(trust=trust))[1] is None
+
+
+class Thinned(Broken):
+    """A third of the clients vanish in every round, and their shares with them."""
+
+    def facts(self) -> tuple[Fact, ...]:
+        return (*self.inner.facts(), Absent(Field("ModelUpdate", direction="up"), share=1 / 3))
+
+
+def test_shares_of_clients_that_vanish_are_missing() -> None:
+    _, audit = shares(Wrapped(DpFedAvg(epsilon=4.0, trust="distributed", colluding=1), Thinned))
+    assert audit is not None and audit.outcome is Outcome.REFUTED and "of 2 of 6 clients" in audit.detail
+    _, audit = shares(Wrapped(DpFedAvg(epsilon=4.0, trust="distributed", colluding=2), Thinned))
+    assert audit is not None and audit.outcome is Outcome.PASSED
+
+
+@pytest.mark.parametrize(("colluding", "stated"), [(1, False), (2, True)])
+def test_dropouts_beside_shares_ask_for_as_many_spare_ones(colluding: int, stated: bool) -> None:
+    noise = DpFedAvg(epsilon=4.0, trust="distributed", colluding=colluding)
+    stack = Stack((noise, SecureAggregation(on=("ModelUpdate",), dropouts=1 / 3)))
+    promise = stack.bind(PROTOCOL.context(GRAPH)).guarantee()
+    assert (promise.epsilon_claimed == 4.0) is stated and (promise.epsilon_accounted is not None) is stated
+    assert ("set colluding to 2 or more" in promise.mechanism) is not stated

@@ -46,6 +46,14 @@ def test_an_epsilon_that_is_not_verified_is_claimed() -> None:
     assert words(COVERED, verdict=replace(EPSILON, word=Word.CLAIMED), word="claimed") == ["claimed", "claimed"]
 
 
+def test_what_holds_and_bounds_nothing_is_open() -> None:
+    assert words(COVERED, verdict=replace(EPSILON, epsilon=10.1)) == ["open", "open"]
+    assert words(COVERED, verdict=replace(EPSILON, epsilon=10.0, delta=1e-5)) == ["private", "private"]
+    cell = replace(record(COVERED, verdict=replace(EPSILON, delta=0.02)), partition_facts={"client_sizes": [30, 30]})
+    server, _ = whole_protocol(cell)
+    assert server.state == "open" and server.reason.startswith("a delta of 0.02 with 60 nodes allows for publishing")
+
+
 def test_refuted_or_promised_to_nobody_is_open() -> None:
     assert words(COVERED, verdict=replace(EPSILON, word=Word.REFUTED), word="refuted") == ["open", "open"]
     assert words(STILL, verdict=Verdict(Word.NONE), word="none") == ["open", "open"]

@@ -190,6 +190,30 @@ def test_protocol_without_a_bound_needs_a_clip() -> None:
     assert "no L2 norm that is bounded" in str(accounted(run, facts=tuple(noise)))
 
 
+ROWS_TOO = [{"name": "dp-sgd", "edges": "public", "epsilon": 8.0}, {"name": "local-features", "epsilon": 1.0}]
+
+
+def test_random_rows_do_not_cover_labels() -> None:
+    """Labels enter gradients whatever was done to rows: beside dp-sgd, whose record has a label, noise on rows changes
+    nothing."""
+    run = recorded("fedgcn", {"hops": 0, "rounds": 3}, "clients", {"name": "stack", "parts": ROWS_TOO})
+    found, promise = accounted(run), run.session.guarantee()
+    assert "features and label replaced" in promise.adjacency and promise.labels
+    assert isinstance(found, Accounted) and found.epsilon == pytest.approx(8.0, rel=1e-3)
+    features = dataclasses.replace(promise, labels=False)
+    alone = account(run.protocol.context(run.graph), run.session.facts(), features, run.channel.counted)
+    assert isinstance(alone, Accounted) and alone.epsilon == pytest.approx(1.0)
+    rows = [fact for fact in run.session.facts() if fact.target == ROWS]
+    assert "no fact states noise" in str(accounted(run, facts=tuple(rows)))
+
+
+def test_edges_that_enter_messages_are_no_part_of_a_record_of_gradients() -> None:
+    run = recorded("fedgcn", {"hops": 0, "rounds": 3}, "clients", {"name": "dp-sgd"})
+    context = dataclasses.replace(run.protocol.context(run.graph), cross_edges=True)
+    found = account(context, run.session.facts(), run.session.guarantee(), run.channel.counted)
+    assert "a node that is removed takes its own" in str(found)
+
+
 def test_rows_of_some_clients_alone() -> None:
     run = recorded("fedgcn", {"hops": 1, "rounds": 2}, "clients", {"name": "local-features"})
     context = FedGCN(hops=1, rounds=2).context(run.graph)

@@ -9,7 +9,7 @@ import torch
 from scipy.stats import kstest
 
 from fglaudit.errors import FglauditError
-from fglaudit.facts import ROWS
+from fglaudit.facts import ROWS, Clipped
 from fglaudit.privacy.accounting import Relation
 from fglaudit.privacy.mechanism import (
     NORMS,
@@ -35,6 +35,17 @@ def test_clips() -> None:
     assert torch.allclose(rows[0, 0], values[0, 0] * 0.5 / values[0, 0].norm()) and torch.equal(
         rows[0, 1], values[0, 1]
     )
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("norm", ["l1", "l2", "elementwise"])
+def test_what_is_not_finite_is_clipped_too(norm: str, bad: float) -> None:
+    """Noise hides no NaN: a record chosen so that training overflows would show through it."""
+    values = torch.tensor([[bad, 0.1], [0.1, 0.2]])
+    clipped = clip_messages(values, 0.5, norm)
+    assert bool(clipped.isfinite().all()) and float(clipped.abs().max()) <= 0.5
+    assert torch.equal(clipped[1], values[1])
+    assert Clipped(ROWS, "elementwise" if norm == "elementwise" else norm.upper(), 0.5).explains(values, clipped)
 
 
 @pytest.mark.parametrize(("distribution", "law"), [("gaussian", "norm"), ("laplace", "laplace")])

@@ -67,7 +67,7 @@ def test_training_nodes_and_their_labels_are_named(protocol: FederatedProtocol, 
 
 def test_noise_on_gradients_hides_who_trains() -> None:
     graph = drawn()
-    session = build("defense", "dp-sgd", {"epsilon": 1.0})
+    session = build("defense", "dp-sgd", {"epsilon": 1.0, "edges": "public"})
     protocol = StructureOnly(hops=HOPS, width=64, rounds=8, features_at_home="own-row")
     view = record(protocol, graph, session).view(KNOWS)
     answer = CodeMembers().run(view, rng=derive(0, "attack"), device=CPU)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ import torch
 
 from fglaudit.context import Context
 from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
+from fglaudit.defenses.noise.clipped_noise import ClippedNoise
+from fglaudit.defenses.noise.joint_noise import JointNoise
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Additive, Clipped, Field
 from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch
@@ -92,3 +95,22 @@ def test_bad_settings(arguments: dict[str, Any], message: str) -> None:
 def test_protocols_that_do_not_upload_it() -> None:
     assert "does not list GlobalNodes" in str(ClippedLaplace().unsupported(context(FedGCN())))
     assert ClippedLaplace().unsupported(context(FedGT(**SMALL))) is None
+
+
+def test_copies_at_other_clients_are_not_covered() -> None:
+    """A node that two clients hold is in a message of each: what one of them sends is bounded, not both together."""
+    masks, halves = (torch.ones(40, dtype=torch.bool),) * 2, (torch.arange(40), torch.arange(20, 60))
+    graph = dataclasses.replace(example_graph(), clients=halves, train=masks, val=masks, test=masks)
+    said = []
+    for one in (example_graph(), graph):
+        found = record(FedGT(rounds=2, **SMALL), one, ClippedLaplace(on=BOTH, norm="l1")).recording.verdict
+        said.append((found.adjacency, found.not_covered))
+    assert "its own copies" not in said[0][0] and "other clients" not in said[0][1]
+    assert "its own copies" in said[1][0] and "copies of its nodes at other clients" in said[1][1]
+
+
+def test_a_clients_record_is_named_as_such() -> None:
+    facts = FedGT(rounds=2, **SMALL).context(example_graph())
+    for defense in (JointNoise(unit="client", on=BOTH, clip=(1.0, 1.0)), ClippedNoise(unit="client", on="GlobalNodes")):
+        promise = defense.bind(facts).guarantee()
+        assert promise.unit == "client" and promise.adjacency.startswith("the features of all nodes of one client ")

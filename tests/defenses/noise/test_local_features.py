@@ -139,6 +139,17 @@ def reports(defense: Defense, rows: Tensor) -> Tensor:
     return bound(defense, graph).prepare(dataclasses.replace(graph.client(0), x=rows), derive(0, "rows")).x
 
 
+def test_rows_of_no_number_are_reported_like_others() -> None:
+    """A bit that NaN can never set to 1 would tell it from every row."""
+    graph = example_graph(nodes=60)
+    protocol, held = FedGCN(hops=1, rounds=1), graph.client(0)
+    for defense in (MultiBit(epsilon=1.0), LocalFeatures(epsilon=1.0)):
+        session = defense.bind(protocol.context(graph))
+        odd = dataclasses.replace(held, x=torch.full_like(held.x, math.nan))
+        sent = session.prepare(odd, derive(0, "rows")).x
+        assert bool(sent.isfinite().all()) and bool((sent > 0).any()) and bool((sent < 0).any())
+
+
 def chance(report: tuple[int, ...], row: tuple[float, ...], sampled: int, epsilon: float) -> float:
     """Probability of a report, by summing over the features that may have been drawn."""
     drawn = {i for i, value in enumerate(report) if value}

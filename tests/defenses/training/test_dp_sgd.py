@@ -34,6 +34,7 @@ from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
+from fglaudit.protocols.private.structure_only import StructureOnly
 from fglaudit.recording import record_training
 from fglaudit.rng import derive
 from fglaudit.testing import check_defense, example_graph, record
@@ -97,6 +98,9 @@ def test_private_edges_are_refused_where_other_clients_see_them() -> None:
     assert reason is not None and "edges: public" in reason
     assert DpSgd().unsupported(GCN().context(GRAPH)) is None
     assert DpSgd(edges="public").unsupported(FedGCN(hops=1).context(GRAPH)) is None
+    codes = StructureOnly(hops=(1, 2), width=8).context(GRAPH)  # propagated over edges, in messages and in inputs
+    assert "structure-only sends" in str(DpSgd().unsupported(codes))
+    assert DpSgd(edges="public").unsupported(codes) is None
     sage = FedAvgSage(neighbors=2, candidates=4).context(GRAPH)
     wide = DpSgd(degree_bound=5).unsupported(sage)
     assert wide is not None and "degree_bound: 4 or less" in wide
