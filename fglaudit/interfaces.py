@@ -26,7 +26,7 @@ from fglaudit.outcomes import Trained as Trained
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.privacy.accounting import Relation
 from fglaudit.privacy.strength import check_factor
-from fglaudit.structure import Structure
+from fglaudit.structure import Models, Structure
 from fglaudit.view import Observer, View
 
 
@@ -293,6 +293,12 @@ class FederatedProtocol(ABC):
         """Return how local training is a sum of losses per node, or why it is not. What it names must be trained
         through :meth:`Channel.local_update`."""
         return f"{self.name} does not train by gradients of losses that belong to single nodes"
+
+    def stated(self, graph: FederatedGraph) -> Structure:
+        """Return ``structure``, with what ``uploads`` says of the mean of models: all that attacks may know."""
+        uploads = self.uploads(graph)
+        averaged = uploads.averaged if isinstance(uploads, Uploads) else 0
+        return self.structure(graph).replace(Models, averaged=averaged)
 
     def uploads(self, graph: FederatedGraph) -> Uploads | str:
         """Return how clients' models get to the server, or why they do not."""

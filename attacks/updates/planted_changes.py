@@ -7,9 +7,10 @@ import math
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.means import EVERYBODY
 from fglaudit.adversary.planting import MemoryMessages
 from fglaudit.adversary.uploads import sending_clients
-from fglaudit.attacks.updates.input_layer import EVERYBODY, input_changes, input_layer
+from fglaudit.attacks.updates.input_layer import input_changes, input_layer
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate
 from fglaudit.structure import Models, Training
