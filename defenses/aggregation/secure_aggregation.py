@@ -14,7 +14,7 @@ differ by one client differ by its message (:mod:`fglaudit.parties.repeat_pretra
 Choices where the paper is silent:
 
 * Every client sends a row for every node, zeros included: which rows a client has would show edges, and a row with a
-  single sender would have no pairwise mask.
+  single sender would have no pairwise mask. Which rows it gets back shows its nodes' neighbours with two hops or more.
 * All clients take part in an aggregation of rows, and of models where all send theirs, in one batch or several;
   otherwise the senders of the batch do (FedAvg that samples clients).
 * Values are rounded to fixed point modulo 2^bits. The encoding leaves room for n values of the largest size, so sums
