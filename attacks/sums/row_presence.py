@@ -92,7 +92,8 @@ def _returned(view: View) -> Tensor:
             message = batch.entry_messages()
             use = (batch.senders[message] == SERVER) & (batch.payload.nodes >= 0)
             found.append(torch.stack([batch.receivers[message], batch.payload.nodes], 1)[use])
-    return torch.unique(torch.cat(found), dim=0)
+    pairs: Tensor = torch.unique(torch.cat(found), dim=0)
+    return pairs
 
 
 def _sent(view: View) -> Tensor:
