@@ -110,6 +110,13 @@ def _change(view: View, client: int, rounds: list[ModelRound], rows: slice) -> I
     return InputChange(client, stacked, error, tuple(rounds))
 
 
+def input_weights(view: View, model: Tensor) -> Tensor:
+    """Return the weights [F, H] of ``model`` [1, D] that features meet in the first layer, in double precision."""
+    layer = input_layer(view)
+    assert layer is not None
+    return unflatten(model.double(), view.public.layout)[layer.name][0][layer.start :]
+
+
 def _clipped(view: View) -> bool:
     return UploadClip.of(view, ModelUpdate).length is not None
 
