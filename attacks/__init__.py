@@ -10,6 +10,7 @@ ATTACKS: dict[str, str] = {
     "integer-propagation": "fglaudit.attacks.sums.integer_propagation:IntegerPropagation",
     "differenced-sums": "fglaudit.attacks.sums.differenced_sums:DifferencedSums",
     "server-partial-sums": "fglaudit.attacks.sums.server_partial_sums:ServerPartialSums",
+    "lone-parts": "fglaudit.attacks.sums.lone_parts:LoneParts",
     "joint-diagonalisation": "fglaudit.attacks.neighborhoods.joint_diagonalisation:JointDiagonalisation",
     "second-moments": "fglaudit.attacks.neighborhoods.second_moments:SecondMoments",
     "vector-columns": "fglaudit.attacks.neighborhoods.vector_columns:VectorColumns",

@@ -5,6 +5,7 @@ A defense is bound to these facts: it calibrates noise, packs ciphertexts, or re
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -101,6 +102,11 @@ class Uploads:
     share: float
     changes: bool = False
     mean: bool = True
+
+    @property
+    def averaged(self) -> int:
+        """Of how many uploads the server returns the mean with equal weights; 0: of none."""
+        return self.senders if self.mean and math.isclose(self.share * self.senders, 1, rel_tol=1e-9) else 0
 
 
 @dataclass(frozen=True)

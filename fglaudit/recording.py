@@ -353,7 +353,7 @@ def public_facts(
         layout=trained.layout,
         facts=session.facts(),
         sealed=protocol.sealed(graph, session),
-        structure=protocol.structure(graph),
+        structure=protocol.stated(graph),
         hooks=hooks_of(session),
         **rehearsal(protocol, defense),
     )

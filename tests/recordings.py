@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import torch
 from node_graphs import graph as node_graph
 from small_protocols import TINY_GT
 from user_graphs import user_graph
@@ -16,7 +17,7 @@ from fglaudit.attacking import unsuitable
 from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
 from fglaudit.defenses.graph.merge_neighbors import MergeNeighbors
 from fglaudit.defenses.noise.gaussian import Gaussian
-from fglaudit.graph import FederatedGraph
+from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.parties.base import Behaviour
 from fglaudit.parties.crafted_weights import CraftedWeights
@@ -37,6 +38,12 @@ def users() -> FederatedGraph:
 def two_classes() -> FederatedGraph:
     """Return an example graph where training and validation nodes have the same classes, so that later rounds win."""
     return example_graph(nodes=120, classes=2)
+
+
+def measured() -> FederatedGraph:
+    """Return an example graph whose features are measured numbers."""
+    graph, rng = example_graph(), torch.Generator().manual_seed(7)
+    return replace(graph, x=graph.x - torch.rand(graph.x.shape, generator=rng), features=FeatureKind.REAL)
 
 
 def obfuscated(kind: str, secret: bool = False) -> Defense:
@@ -73,6 +80,7 @@ SETUPS: dict[str, Setup] = {
     "fedgcn-0": Setup("fedgcn", {"hops": 0, "rounds": 3}),
     "fedgcn-1": Setup("fedgcn", {"hops": 1, "rounds": 3}),
     "fedgcn-1-counts": Setup("fedgcn", {"hops": 1, "rounds": 3, "aggregate": "counts"}),
+    "fedgcn-real": Setup("fedgcn", {"hops": 1, "rounds": 3}, measured),
     "fedgcn-repeated": Setup("fedgcn", {"hops": 1, "rounds": 2}, behaviour=RepeatPretraining(clients=3)),
     "fedgcn-repeated-models": Setup(
         "fedgcn",

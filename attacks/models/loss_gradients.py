@@ -22,7 +22,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.uploads import ModelRound, global_models, sent_models
+from fglaudit.adversary.means import ModelRound, others_means
+from fglaudit.adversary.uploads import sent_models
 from fglaudit.nn.gcn_ensemble import SharedGraph
 from fglaudit.nn.sparse import SparseMatrix
 from fglaudit.nn.weights import unflatten
@@ -187,8 +188,8 @@ def _rounds(view: View, most: int) -> Iterator[tuple[Tensor, ModelRound]]:
         single = True
         yield clients, ModelRound(models.received.float(), models.change.float())
     if not single:
-        for models in global_models(view, most):
-            yield torch.tensor([-1]), ModelRound(models.received.float(), models.change.float())
+        for client, models in others_means(view, most):
+            yield torch.tensor([client]), ModelRound(models.received.float(), models.change.float())
 
 
 def each(matrix: SparseMatrix, values: Tensor) -> Tensor:

@@ -2,6 +2,9 @@
 
 FedGCN's client m sends a row for node i if it holds i or a neighbour of i. Ciphertexts name the node as plain sums do,
 because the server must know what to add up. An observer with a client's key also recognises padding: rows of zeros.
+
+With two hops a client gets back the rows of its nodes' neighbours too, by name, whatever hides who sent what (secure
+aggregation has every client send every row); with more hops those of nodes further off as well.
 """
 
 from __future__ import annotations
@@ -54,11 +57,15 @@ class RowPresence(Attack):
         return None if len(_sent(view)) else "no client's message names the nodes that its rows belong to"
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
-        pairs = _sent(view)
+        pairs, returned = _sent(view), _returned(view)
         share = len(pairs) / max(1, len(torch.unique(pairs[:, 0])) * view.public.num_nodes)
         gone = torch.cartesian_prod(absent_clients(view, NeighborSums), torch.arange(view.public.num_nodes))
         estimate = torch.cat([torch.ones(len(pairs)), torch.full((len(gone),), share)])
-        return Inference(self.quantity, torch.cat([pairs, gone]), estimate.double())
+        subjects, place = torch.unique(torch.cat([pairs, gone, returned]), dim=0, return_inverse=True)
+        score = torch.cat([estimate.double(), torch.ones(len(returned), dtype=torch.double)])
+        return Inference(
+            self.quantity, subjects, torch.zeros(len(subjects), dtype=torch.double).index_add_(0, place, score)
+        )
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Every other client sends rows for nodes drawn at random; these are the true answer.
@@ -74,6 +81,19 @@ class RowPresence(Attack):
         batch = MessageBatch(0, others, torch.full_like(others, SERVER), payload, splits)
         planted = dataclasses.replace(view, messages=MemoryMessages((batch,)))
         return Planted(planted, near.double(), pairs)
+
+
+def _returned(view: View) -> Tensor:
+    """Return the pairs (client, node) [S, 2] of all rows that the server sends clients, sealed or not."""
+    found = [torch.empty(0, 2, dtype=torch.long)]
+    for kind in (NeighborSums, Ciphertexts):
+        for batch in view.messages.of(kind):
+            assert isinstance(batch.payload, NeighborSums | Ciphertexts)
+            message = batch.entry_messages()
+            use = (batch.senders[message] == SERVER) & (batch.payload.nodes >= 0)
+            found.append(torch.stack([batch.receivers[message], batch.payload.nodes], 1)[use])
+    pairs: Tensor = torch.unique(torch.cat(found), dim=0)
+    return pairs
 
 
 def _sent(view: View) -> Tensor:

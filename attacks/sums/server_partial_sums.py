@@ -90,7 +90,7 @@ class ServerPartialSums(Attack):
         else:
             chosen &= at == SERVER
             chosen &= ~presence(view, sums, known_edges(view))[1][sums.nodes]
-            values = _without_own_uploads(view, sums)
+            values = without_own_uploads(view, sums)
         picked = chosen.nonzero().squeeze(1)
         parts = values[picked].double().to(device)
         return read_parts(view, sums.nodes[picked], parts, _noise(view, parts), rounding_of_sums(view, NeighborSums))
@@ -140,7 +140,7 @@ def _through_noise(view: View, nodes: Tensor, parts: Tensor, std: Tensor) -> Rec
     return Reconstruction(rows, nodes, confidence, torch.zeros(len(nodes), dtype=torch.bool))
 
 
-def _without_own_uploads(view: View, sums: RecordedSums) -> Tensor:
+def without_own_uploads(view: View, sums: RecordedSums) -> Tensor:
     """Return the sums [n, F] with the observer's own uploads subtracted from the totals; rounding errors become 0."""
     total, own = (part.nonzero().squeeze(1) for part in (sums.parties == SERVER, sums.parties >= 0))
     place = torch.full((view.public.num_nodes,), -1)

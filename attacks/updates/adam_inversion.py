@@ -20,11 +20,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.means import ModelRound
 from fglaudit.adversary.modelled import about, degree_bound, dropped_edges, known_noise, sealed
 from fglaudit.adversary.upload_planting import without_defense
 from fglaudit.adversary.uploads import (
-    ModelRound,
     check_rounds,
+    encoding_error,
     missing_uploads,
     model_noise_std,
     sending_clients,
@@ -142,7 +143,10 @@ def moved_weights(view: View, models: ModelRound) -> Tensor:
     )
     path = adam_path(weight, torch.zeros_like(weight), stated) - weight
     # Of the weights, and of the steps themselves.
-    rounding = _ROUNDING * (torch.maximum(weight.abs(), (weight + change).abs()) + stated.learning_rate)
+    rounding = (
+        encoding_error(view)
+        + _ROUNDING * (torch.maximum(weight.abs(), (weight + change).abs()) + stated.learning_rate) * models.spread
+    )
     error = (stated.local_steps * rounding.square() + model_noise_std(view, models) ** 2).sqrt()
     return (change - path).abs() > _CLEAR * error
 

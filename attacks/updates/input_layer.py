@@ -22,16 +22,15 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.clipped_uploads import UploadClip
+from fglaudit.adversary.means import EVERYBODY, ModelRound, others_means
 from fglaudit.adversary.once_per_view import once_per_view
-from fglaudit.adversary.uploads import ModelRound, global_models, model_noise_std, sent_models
+from fglaudit.adversary.uploads import encoding_error, model_noise_std, sent_models
 from fglaudit.facts import GRADIENTS, Additive
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import ModelUpdate
 from fglaudit.structure import Models, Training
 from fglaudit.view import View
 
-EVERYBODY = -1
-"""In place of a client: the mean of all of them."""
 _ROUNDING = 2.0**-24
 """Largest relative error of one rounding to float32."""
 
@@ -71,7 +70,7 @@ def input_layer(view: View) -> InputLayer | None:
 @once_per_view
 def input_changes(view: View, most: int) -> tuple[InputChange, ...]:
     """Return what each client that uploads shows in its first ``most`` rounds; where the observer sees no upload of a
-    single client, what the global models show of all."""
+    single client, what the global models show of all others."""
     layer = input_layer(view)
     assert layer is not None
     return first_layer_changes(view, most, layer.start)
@@ -82,10 +81,9 @@ def first_layer_changes(view: View, most: int, low: int, high: int | None = None
     rounds: dict[int, list[ModelRound]] = {}
     for clients, models in sent_models(view, most):
         for place, client in enumerate(clients.tolist()):
-            one = ModelRound(models.received[place : place + 1], models.change[place : place + 1])
-            rounds.setdefault(client, []).append(one)
+            rounds.setdefault(client, []).append(models.one(place))
     if not rounds:
-        rounds[EVERYBODY] = list(global_models(view, most))
+        rounds[EVERYBODY] = [models for _, models in others_means(view, most)]
     rows = slice(low, high)
     return tuple(_change(view, client, found, rows) for client, found in sorted(rounds.items()) if found)
 
@@ -102,14 +100,21 @@ def _change(view: View, client: int, rounds: list[ModelRound], rows: slice) -> I
             shown = change[weight != 0] / weight[weight != 0]
             decay = float(shown.median().item())
         parts.append(change - decay * weight)
-        rounding = (stated.local_steps + 1) ** 0.5 * _ROUNDING * float(weight.abs().max().item())
-        errors.append(max(model_noise_std(view, models), rounding))
+        rounding = (stated.local_steps + 1) ** 0.5 * _ROUNDING * float(weight.abs().max().item()) * models.spread
+        errors.append(max(model_noise_std(view, models), rounding, encoding_error(view)))
     stacked = torch.cat(parts, 1)
     error = statistics.mean(errors)
     if any(isinstance(fact, Additive) and fact.target == GRADIENTS for fact in view.public.facts):
         # How many losses a client's noise is divided by is not known; rows of words that occur nowhere show it.
         error = max(error, float(stacked.square().mean(1).sqrt().quantile(0.2).item()))
     return InputChange(client, stacked, error, tuple(rounds))
+
+
+def input_weights(view: View, model: Tensor) -> Tensor:
+    """Return the weights [F, H] of ``model`` [1, D] that features meet in the first layer, in double precision."""
+    layer = input_layer(view)
+    assert layer is not None
+    return unflatten(model.double(), view.public.layout)[layer.name][0][layer.start :]
 
 
 def _clipped(view: View) -> bool:

@@ -7,9 +7,10 @@ import math
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.means import EVERYBODY
 from fglaudit.adversary.planting import MemoryMessages
 from fglaudit.adversary.uploads import sending_clients
-from fglaudit.attacks.updates.input_layer import EVERYBODY, input_changes, input_layer
+from fglaudit.attacks.updates.input_layer import input_changes, input_layer
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate
 from fglaudit.structure import Models, Training
@@ -38,17 +39,24 @@ def planted_rows(view: View, clients: int, rng: torch.Generator) -> Tensor:
     return rows
 
 
-def planted_messages(view: View, rows: Tensor, rng: torch.Generator) -> MemoryMessages:
+def planted_messages(view: View, rows: Tensor, rng: torch.Generator, rectified: Tensor | None = None) -> MemoryMessages:
     """Return one round in which the first layers of :func:`planted_clients` read ``rows`` [K, R, F]. Gradients at its
-    outputs are drawn at random; the other layers stay as they are."""
+    outputs are drawn at random; the other layers stay as they are.
+
+    Args:
+        rectified: the model [D] that is sent, at whose negative outputs there are no gradients; None: one at random,
+            and gradients everywhere.
+    """
     public, clients = view.public, planted_clients(view)
     layer = input_layer(view)
     assert layer is not None
     name, start = layer
     size = sum(math.prod(shape) for shape in public.layout.values())
-    model = 0.1 * torch.randn(size, generator=rng)
+    model = 0.1 * torch.randn(size, generator=rng) if rectified is None else rectified
     change = torch.zeros(len(clients), size)
     outputs = torch.randn(len(clients), rows.shape[1], public.layout[name][1], generator=rng)
+    if rectified is not None:
+        outputs = outputs * (rows @ unflatten(model[None], public.layout)[name][:, start:] > 0)
     gradient = torch.einsum("krf,krh->kfh", rows, outputs)
     stated = public.structure.of(Training)
     left = (1 - stated.learning_rate * stated.weight_decay) ** stated.local_steps

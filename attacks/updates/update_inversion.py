@@ -2,7 +2,9 @@
 
 The columns of a change of the first layer's weights lie in the span of those rows
 (:mod:`fglaudit.attacks.updates.input_layer`), and rows of words are sparse and non-negative: they are the edges of the
-cone that the words' rows of the gradient span (:mod:`fglaudit.attacks.updates.nonnegative_rows`). That the gradient of
+cone that the words' rows of the gradient span (:mod:`fglaudit.attacks.updates.nonnegative_rows`). Of rows that may be
+negative those are found at which two units are active and no other row is
+(:mod:`fglaudit.attacks.updates.repeated_rows`), such as a client's only one. That the gradient of
 a GNN's first layer has low rank, so that its span can be tested for true rows, is GRAIN's observation (Drencheva et
 al., ICLR 2025), which enumerates candidates; here none are listed, as a row of Cora has 2^1433 values.
 
@@ -20,6 +22,7 @@ found without the client that has them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -39,9 +42,10 @@ from fglaudit.adversary.modelled import (
 from fglaudit.adversary.once_per_view import once_per_view
 from fglaudit.adversary.upload_planting import without_defense
 from fglaudit.adversary.uploads import unknown_changes
-from fglaudit.attacks.updates.input_layer import input_changes, unreadable_layer
+from fglaudit.attacks.updates.input_layer import input_changes, input_weights, unreadable_layer
 from fglaudit.attacks.updates.nonnegative_rows import nonnegative_rows
 from fglaudit.attacks.updates.planted_changes import planted_clients, planted_messages, planted_rows
+from fglaudit.attacks.updates.repeated_rows import repeated_rows
 from fglaudit.facts import Absent, Clipped, Fact, Rounded
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Planted
@@ -51,6 +55,7 @@ from fglaudit.view import View
 
 ROUNDS = 8
 """How many rounds are read."""
+_LEAST_UNITS = 3
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,9 @@ def _found_rows(view: View, rounds: int) -> _FoundRows:
     subjects, rows = [torch.empty(0, 2, dtype=torch.long)], [torch.empty(0, view.public.num_features)]
     for found in input_changes(view, rounds):
         each = nonnegative_rows(found.change, found.error).rows
+        if view.public.features is FeatureKind.REAL and not len(each):
+            weights = [input_weights(view, models.received) for models in found.rounds]
+            each = repeated_rows(found.change, torch.cat(weights, 1), weights[0].shape[1], found.error)
         order = torch.arange(len(each))
         subjects.append(torch.stack([torch.full_like(order, found.client), order], 1))
         rows.append(each.float())
@@ -105,10 +113,12 @@ class UpdateInversion(Attack):
         return sent or scaled or gone or edges or sealed(fact, ModelUpdate) or on_gradients(fact)
 
     def unsupported(self, view: View) -> str | None:
-        if view.public.features is FeatureKind.REAL:
-            return "the rows of a layer are found because words are not negative; these features are real-valued"
         if (why := unreadable_layer(view) or unknown_changes(view)) is not None:
             return why
+        if view.public.features is FeatureKind.REAL:
+            matrices = [shape for shape in view.public.layout.values() if len(shape) == 2]
+            if len(matrices) < 2 or matrices[0][1] < _LEAST_UNITS:
+                return "real-valued rows are told by the units that are active, of which there are too few, or no layer"
         return None if input_changes(view, 1) else "the observer sees no two models of which one follows the other"
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
@@ -117,10 +127,16 @@ class UpdateInversion(Attack):
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant clients of two rows that share a word, and have others of their own; for an observer of the global
-        models alone, one client for all. The gradients at the first layer's outputs are drawn at random."""
+        models alone, one client for all. The gradients at the first layer's outputs are drawn at random. Of real-valued
+        rows a client has one."""
         rng = split(rng, "plant")
-        clients = planted_clients(view)
+        clients, model = planted_clients(view), None
         rows = planted_rows(view, len(clients), rng)
-        messages = planted_messages(view, rows, rng)
-        subjects = torch.cartesian_prod(clients, torch.arange(2))
+        if view.public.features is FeatureKind.REAL:
+            model = 0.1 * torch.randn(sum(map(math.prod, view.public.layout.values())), generator=rng)
+            rows = torch.randn(len(clients), 1, view.public.num_features, generator=rng)
+            active = (rows @ input_weights(view, model[None]).float() > 0).double().mean(2, keepdim=True)
+            rows = torch.where(active < 0.5, -rows, rows)
+        messages = planted_messages(view, rows, rng, model)
+        subjects = torch.cartesian_prod(clients, torch.arange(rows.shape[1]))
         return Planted(without_defense(view, messages), rows.flatten(0, 1), subjects)

@@ -14,7 +14,7 @@ differ by one client differ by its message (:mod:`fglaudit.parties.repeat_pretra
 Choices where the paper is silent:
 
 * Every client sends a row for every node, zeros included: which rows a client has would show edges, and a row with a
-  single sender would have no pairwise mask.
+  single sender would have no pairwise mask. Which rows it gets back shows its nodes' neighbours with two hops or more.
 * All clients take part in an aggregation of rows, and of models where all send theirs, in one batch or several;
   otherwise the senders of the batch do (FedAvg that samples clients).
 * Values are rounded to fixed point modulo 2^bits. The encoding leaves room for n values of the largest size, so sums
@@ -160,13 +160,12 @@ class MaskingSession(DefenseSession):
         names = ", ".join(payload.__name__ for payload in self.served)
         clear = [r.payload.__name__ for r in self.context.releases if r.payload not in self.served]
         n = self.context.num_clients
+        left = n - math.floor(self.defense.dropouts * n + 0.5)
+        together = min(self.defense.least(n), left - 1)  # all but one that are left take their messages off the sum
         return Guarantee(
             mechanism=f"secure aggregation of {names}: an honest-but-curious server reads sums only"
             + (f"; in the clear: {', '.join(clear)}" if clear else ""),
-            key_custody=(
-                f"every client its own; the server and {self.defense.least(n)} of {n} clients together read each"
-                " message"
-            ),
+            key_custody=(f"every client its own; the server and {together} of {n} clients together read each message"),
         )
 
     def _code(self, payload: type[Payload], summands: int) -> FixedPoint:

@@ -3,7 +3,9 @@
 The same packed BFV as :mod:`fglaudit.defenses.encryption.homomorphic_encryption`, without its one secret key: every
 client holds a share (:mod:`fglaudit.he.threshold_bfv`), by OpenFHE in an interpreter of its own
 (:mod:`fglaudit.he.openfhe_process`). So the server together with a client, or a client that taps the wire, reads what
-that client sent and got, and nothing else; under a shared key they read everything.
+that client sent and got, and nothing else; under a shared key they read everything. Every ciphertext is opened for one
+client, so that one partial decryption of it, that client's, never travels; a row with several receivers is encrypted
+for each of them.
 
 What stays as it is: a client reads the sums of its own rows; which rows are sent shows edges, unless ``padded``;
 models travel in the clear. One client that drops out leaves all sums closed. Clients and the server keep to the
@@ -165,5 +167,7 @@ class ThresholdEncryption(Defense):
         codec = ThresholdBfv(context.num_clients, fixed_point, most)
         codec.check_budget(most)
         slots = codec.parameters.slots
-        layout = Layout.of(aggregate.rows, aggregate.receivers, fixed_point.width, aggregate.columns, slots, SLOT_BITS)
+        # Of a ciphertext for two, each one's partial decryption travels to the other, so that the server gets them all.
+        rows, receivers = aggregate.rows, aggregate.receivers
+        layout = Layout.of(rows, receivers, fixed_point.width, aggregate.columns, slots, SLOT_BITS, apart=True)
         return PackedSealer(codec, layout, summands, fixed_point)

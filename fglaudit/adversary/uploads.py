@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.clipping import added_std, clip_on
+from fglaudit.adversary.means import EVERYBODY, ModelRound, one_is_left, others_means
 from fglaudit.adversary.once_per_view import once_per_view
-from fglaudit.adversary.public_rules import flooding_on
+from fglaudit.adversary.public_rules import flooding_on, rounding_of_sums
 from fglaudit.adversary.public_rules import noise_std as noise_on_payload
 from fglaudit.errors import FglauditError
 from fglaudit.nn.weights import unflatten
@@ -40,14 +41,6 @@ class Codebooks:
     uploaded: Tensor
 
 
-@dataclass(frozen=True)
-class ModelRound:
-    """One round of the same clients' models: what they received and by how much they changed it, [K, D] each."""
-
-    received: Tensor
-    change: Tensor
-
-
 def check_rounds(rounds: int, kept: int) -> None:
     """Raise :class:`fglaudit.errors.FglauditError` unless an attack that reads ``rounds`` finds them among the first
     ``kept``, which a recorder keeps for it."""
@@ -67,7 +60,13 @@ def missing_uploads(view: View, *payloads: type[Payload]) -> str | None:
 
 @once_per_view
 def others_upload(view: View, payload: type[Payload]) -> bool:
-    """Whether the observer sees a message with ``payload`` that a client other than its own sends."""
+    """Whether the observer has a message with ``payload`` that a client other than its own sends: it sees one, or one
+    is left of a mean."""
+    return _sees_others(view, payload) or (payload is ModelUpdate and one_is_left(view))
+
+
+@once_per_view
+def _sees_others(view: View, payload: type[Payload]) -> bool:
     return any(len(_from_others(view, batch)) for batch in view.messages.of(payload))
 
 
@@ -96,12 +95,12 @@ def _rounds(view: View, payload: type[Payload], most: int | None) -> Iterator[tu
 
     Models are uploaded as changes.
     """
-    if not others_upload(view, payload):
+    if not _sees_others(view, payload):
         return
     held: dict[int, Tensor] = {}
-    # Of sealed payloads the server returns changes as well, to be added to what clients have.
-    sums = payload.__name__ in view.public.sealed
     whole = payload is ModelUpdate and view.public.structure.of(Models).upload == "weights"
+    # Of sealed changes the server returns a change as well, to be added to what clients have.
+    sums = payload.__name__ in view.public.sealed and not whole
     done = 0
     for batch in view.messages.of(payload):
         values = _values(batch)
@@ -122,12 +121,17 @@ def _rounds(view: View, payload: type[Payload], most: int | None) -> Iterator[tu
 
 def uploads(view: View, payload: type[Payload], most: int | None = None) -> Iterator[Tensor]:
     """Yield what others upload [K, ...], in the order of the clients, of at most ``most`` rounds, from the first."""
+    if payload is ModelUpdate:
+        yield from (models.change for models in model_rounds(view, most))
+        return
     for _, _, uploaded in _rounds(view, payload, most):
         yield uploaded
 
 
 def sending_clients(view: View, payload: type[Payload]) -> Tensor:
     """Return the clients, beside the observer's, that upload ``payload`` [K]."""
+    if payload is ModelUpdate:
+        return next(sent_models(view, 1))[0]
     return next(_rounds(view, payload, 1))[0]
 
 
@@ -139,36 +143,21 @@ def codebooks(view: View, most: int | None = None) -> Codebooks:
 
 def model_rounds(view: View, most: int | None = None) -> Iterator[ModelRound]:
     """Yield at most ``most`` rounds of models, from the first: one at a time, since models are large."""
-    for _, received, change in _rounds(view, ModelUpdate, most):
-        yield ModelRound(received, change)
+    for _, models in sent_models(view, most):
+        yield models
 
 
 def sent_models(view: View, most: int | None = None) -> Iterator[tuple[Tensor, ModelRound]]:
     """Yield the clients [K] that upload in a round, others than the observer's, and their models, of at most ``most``
-    rounds; who uploads may differ from round to round."""
+    rounds; who uploads may differ from round to round. Where the observer sees no upload and one is left of the mean,
+    it is that one."""
+    if not _sees_others(view, ModelUpdate):
+        if one_is_left(view):
+            found = others_means(view, most)
+            yield from ((torch.tensor([client]), models) for client, models in found if client != EVERYBODY)
+        return
     for clients, received, change in _rounds(view, ModelUpdate, most):
         yield clients, ModelRound(received, change)
-
-
-def global_models(view: View, most: int | None = None) -> Iterator[ModelRound]:
-    """Yield the global model [1, D] and its change to the next one, of at most ``most`` rounds, from the first: what
-    everybody sees who receives models. Of sealed models that are changes the server returns the mean change."""
-    changes = ModelUpdate.__name__ in view.public.sealed and view.public.structure.of(Models).upload == "changes"
-    held: Tensor | None = None
-    done = 0
-    for batch in view.messages.of(ModelUpdate):
-        sent = (batch.senders == SERVER).nonzero().squeeze(1)
-        if not len(sent):
-            continue
-        received = _values(batch)[sent[:1]]
-        if held is None:
-            held = received
-            continue
-        change = received if changes else received - held
-        yield ModelRound(held, change)
-        held, done = held + change, done + 1
-        if done == most:
-            return
 
 
 def noise_std(view: View, payload: type[Payload], values: Tensor | None = None) -> float:
@@ -183,9 +172,18 @@ def noise_std(view: View, payload: type[Payload], values: Tensor | None = None) 
 
 
 def model_noise_std(view: View, models: ModelRound) -> float:
-    """Return :func:`noise_std` of uploaded models."""
+    """Return :func:`noise_std` of uploaded models; what is left of a mean has what was added to that too."""
     whole = view.public.structure.of(Models).upload == "weights"
-    return noise_std(view, ModelUpdate, models.received + models.change if whole else models.change)
+    up = noise_std(view, ModelUpdate, models.received + models.change if whole else models.change)
+    if not models.of:
+        return up
+    down = noise_on_payload(view, ModelUpdate, direction="down")
+    return math.hypot(up / models.of**0.5, models.spread * down)
+
+
+def encoding_error(view: View) -> float:
+    """Return the largest error on an entry of one model, or of a mean of several, by which sealing rounds it."""
+    return rounding_of_sums(view, ModelUpdate) / view.public.num_clients
 
 
 def unknown_changes(view: View) -> str | None:

@@ -1,7 +1,8 @@
 """Which coalitions of clients open a message whose key is shared out? Tried on ciphertexts that were really sent.
 
 Of every size below the threshold one coalition is tried, and of the largest size every one; each does all that its
-shares allow. What it opens is compared with what was sealed.
+shares allow. What it opens is compared with what was sealed. And a ciphertext that is opened for two clients is open to
+the server: each one's partial decryption travels to the other.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ def _tried(codec: ThresholdBfv, rows: PackedRows) -> Audit:
     sent = next((block for bundle in rows.bundles for block in bundle.blocks.values()), None)
     if sent is None:
         return Audit(NAME, Outcome.UNTESTED, "no client sent a ciphertext in the rounds that were replayed")
+    if (several := int((rows.layout.receivers_of_blocks() > 1).sum())) > 0:
+        why = f"all partial decryptions of {several} ciphertexts travel, as they are opened for several clients"
+        return Audit(NAME, Outcome.REFUTED, why)
     everyone = list(range(codec.parties))
     sealed = codec.opened_by(everyone, [sent])
     if not bool(sealed.any()):

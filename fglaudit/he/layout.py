@@ -4,7 +4,7 @@ every ciphertext has rows for the same receivers alone, so that it can be passed
 A ciphertext cannot be taken apart without a product. Rows are therefore put into groups, each a run of ciphertexts with
 fields of one width. Where a row has several receivers (sums over two hops), either every receiver gets a copy of its
 own (one group per receiver), or rows with the same set of receivers share a group; the plan with fewer ciphertexts is
-taken.
+taken, or the first where a ciphertext must not have two receivers.
 """
 
 from __future__ import annotations
@@ -52,7 +52,14 @@ class Layout:
 
     @staticmethod
     def of(
-        rows: Tensor, receivers: Tensor, width: Tensor, columns: int, slots: int, slot_bits: int = SLOT_BITS
+        rows: Tensor,
+        receivers: Tensor,
+        width: Tensor,
+        columns: int,
+        slots: int,
+        slot_bits: int = SLOT_BITS,
+        *,
+        apart: bool = False,
     ) -> Layout:
         """Lay out ``rows`` [n] for ``receivers`` [n].
 
@@ -60,6 +67,7 @@ class Layout:
             width: bits of a field by row id, or 0; see ``group_width``.
             columns: numbers in a row.
             slots: of a ciphertext, each of ``slot_bits`` bits.
+            apart: whether every ciphertext must have one receiver alone.
         """
         size = columns, slots, slot_bits
         num_rows = len(width)
@@ -67,7 +75,7 @@ class Layout:
         copied = Layout._planned(rows[order], receivers[order], torch.arange(len(rows)), code, width, size)
         unique, inverse = torch.unique(rows[order], return_inverse=True)
         clients = int(receivers.max().item()) + 1
-        if len(unique) == len(rows) or len(unique) * clients > _MOST_INCIDENCES:
+        if apart or len(unique) == len(rows) or len(unique) * clients > _MOST_INCIDENCES:
             return copied
         incidence = torch.zeros(len(unique), clients, dtype=torch.bool)
         incidence[inverse, receivers[order]] = True
@@ -119,6 +127,14 @@ class Layout:
     def blocks(self) -> int:
         """Ciphertexts that hold all rows once each place."""
         return int(self.group_block[-1].item())
+
+    def receivers_of_blocks(self) -> Tensor:
+        """Return how many clients each ciphertext is for."""
+        first, last = self.block_range(self.pair_entry)
+        receiver = torch.div(self.pair_code, self.num_rows, rounding_mode="floor")
+        pair = torch.repeat_interleave(torch.arange(len(first)), last - first + 1)
+        block = torch.arange(len(pair)) - torch.searchsorted(pair, pair) + first[pair]
+        return torch.bincount(torch.unique(torch.stack([block, receiver[pair]]), dim=1)[0], minlength=self.blocks)
 
     def groups_of(self, rows: Tensor) -> list[int]:
         """Return the groups with a place for one of ``rows``."""

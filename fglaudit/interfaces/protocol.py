@@ -15,7 +15,7 @@ from fglaudit.interfaces.channel import Channel
 from fglaudit.interfaces.defense import DefenseSession
 from fglaudit.interfaces.outcomes import Trained
 from fglaudit.payloads import Payload
-from fglaudit.structure import Structure
+from fglaudit.structure import Models, Structure
 from fglaudit.view import Observer
 
 
@@ -62,6 +62,12 @@ class FederatedProtocol(ABC):
         """Return how local training is a sum of losses per node, or why it is not. What it names must be trained
         through :meth:`Channel.local_update`."""
         return f"{self.name} does not train by gradients of losses that belong to single nodes"
+
+    def stated(self, graph: FederatedGraph) -> Structure:
+        """Return ``structure``, with what ``uploads`` says of the mean of models: all that attacks may know."""
+        uploads = self.uploads(graph)
+        averaged = uploads.averaged if isinstance(uploads, Uploads) else 0
+        return self.structure(graph).replace(Models, averaged=averaged)
 
     def uploads(self, graph: FederatedGraph) -> Uploads | str:
         """Return how clients' models get to the server, or why they do not."""

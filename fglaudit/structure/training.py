@@ -16,6 +16,8 @@ class Models(Statement):
     Attributes:
         upload: "weights", or "changes" since the weights that they received.
         features_from: which input of the first weights is the first feature; all others follow, up to the last input.
+        averaged: of how many uploads, with equal weights, the server returns the mean to everybody; 0: it makes
+            something else of them. ``FederatedProtocol.stated`` reads it off ``uploads``.
     """
 
     payloads: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
@@ -23,6 +25,7 @@ class Models(Statement):
 
     upload: str
     features_from: int = 0
+    averaged: int = 0
 
     def __post_init__(self) -> None:
         one_of("upload", self.upload, ("weights", "changes"))

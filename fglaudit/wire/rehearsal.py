@@ -181,7 +181,7 @@ def _rehearse(
     channel.last, channel.received = rounds, _first_of_rounds(received)
     with contextlib.suppress(_EnoughSentError):
         rehearsing.train(graph, channel, rng=rng, device=device)
-    return transcript.seen_by(observer), rehearsing.structure(graph)
+    return transcript.seen_by(observer), rehearsing.stated(graph)
 
 
 def _release(

@@ -287,7 +287,7 @@ def test_structure_is_saved_with_recordings(tmp_path: Path) -> None:
     run = recorded(5)
     run.recording.save(tmp_path)
     loaded = Recording.load(tmp_path)
-    assert loaded.public.structure == run.recording.public.structure == run.protocol.structure(run.graph)
+    assert loaded.public.structure == run.recording.public.structure == run.protocol.stated(run.graph)
     assert loaded.public.structure.of(Encoder).noise == 0.0
     path = tmp_path / "recording.json"
     stored = unstamped(path.read_bytes(), path.name)

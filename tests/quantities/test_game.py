@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
+from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Reconstruction
+from fglaudit.quantities import row_metrics
 from fglaudit.quantities.features import with_guesses
 from fglaudit.quantities.game import Game, breakdown, score
-from fglaudit.quantities.row_metrics import auc_of_entries, matched_exact, score_rows
+from fglaudit.quantities.row_metrics import RELATIVE_TOLERANCE, auc_of_entries, matched_exact, score_rows
 from fglaudit.rng import derive
 from fglaudit.scoring.metrics import clusters_of
 
@@ -81,6 +83,20 @@ def test_scaled_binary_and_real_rows() -> None:
     assert ok.exact_rate.item() == 1 and off.exact_rate.item() == 0 and off.f1.item() == 1
     assert matched_exact(truth * 1.0004, truth, FeatureKind.REAL) == 1
     assert matched_exact(truth * 1.01, truth, FeatureKind.REAL) == 0
+
+
+def test_real_rows_are_matched_as_by_the_hungarian_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are close to several true ones among them; in small blocks."""
+    monkeypatch.setattr(row_metrics, "_PAIRS_AT_ONCE", 100)
+    rng = derive(0, "matching")
+    truth = torch.randn(30, 40, generator=rng)
+    truth[10:16] = truth[3] * (1 + 2e-4 * torch.arange(6)).unsqueeze(1)
+    rows = truth[torch.randint(30, (50,), generator=rng)] * (1 + 6e-4 * torch.randn(50, 1, generator=rng))
+    close = torch.cdist(rows, truth, p=float("inf")) <= RELATIVE_TOLERANCE * truth.abs().amax(1)
+    row, column = linear_sum_assignment(close.double().numpy(), maximize=True)
+    expected = int(close[row, column].sum())
+    assert 10 < expected < 30 and matched_exact(rows, truth, FeatureKind.REAL) == expected
+    assert matched_exact(torch.zeros(5, 40), truth, FeatureKind.REAL) == 0
 
 
 def test_auc_equals_scikit_learn() -> None:

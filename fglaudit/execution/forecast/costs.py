@@ -40,6 +40,7 @@ COSTS: dict[str, tuple[float, float]] = {
     "latent-decoder": (0.073, 0),
     "latent-labels": (0.047, 0.13),
     "latent-similarity": (0.066, 0.068),
+    "lone-parts": (0.08, 0.05),
     "mask-flip": (1.6, 5.6),
     "maximum-a-posteriori": (0.096, 0.073),
     "one-node-clusters": (0.03, 0.0069),

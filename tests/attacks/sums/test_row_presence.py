@@ -10,6 +10,7 @@ import torch
 from scored_runs import finding_of, inferred, truth_about
 
 from fglaudit.attacks.sums.row_presence import RowPresence
+from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
 from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncryption
 from fglaudit.defenses.none import NoDefense
 from fglaudit.finding import Status
@@ -73,6 +74,16 @@ def test_presence_tells_everything_until_rows_are_padded(
     finding = finding_of(runs[defense], RowPresence(), observer)
     assert finding.status is Status.OK, finding.reason  # sees what is planted, and nothing in noise
     assert finding.value == expected and finding.control == 0.5
+
+
+@pytest.mark.parametrize(("hops", "least", "most"), [(1, 0.5, 0.5), (2, 1.0, 1.0), (3, 0.6, 0.9)])
+def test_rows_that_come_back_tell_where_every_client_sends_every_row(hops: int, least: float, most: float) -> None:
+    """With two hops a client gets the rows of its nodes' neighbours, with more those of nodes further off too."""
+    pytest.importorskip("cryptography")
+    run = record(FedGCN(hops=hops, rounds=1), example_graph(nodes=120, clients=6), SecureAggregation())
+    for party in ("server", "wire"):
+        found = finding_of(run, RowPresence(), ObserverSpec((party,)))
+        assert found.status is Status.OK and found.value is not None and least <= found.value <= most
 
 
 def test_conformance_and_refusal(runs: dict[str, Run]) -> None:

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.means import EVERYBODY
 from fglaudit.attacking import run_attacks
-from fglaudit.attacks.updates.input_layer import EVERYBODY, input_changes
+from fglaudit.attacks.updates.input_layer import input_changes
 from fglaudit.attacks.updates.nonnegative_rows import nonnegative_rows
 from fglaudit.attacks.updates.update_inversion import UpdateInversion
 from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation

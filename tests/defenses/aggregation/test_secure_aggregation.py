@@ -259,6 +259,14 @@ def test_what_it_cannot_serve_is_refused_with_the_reason() -> None:
     assert "in the clear: NeighborSums" in models.mechanism
 
 
+@pytest.mark.parametrize(("threshold", "dropouts", "together"), [(2 / 3, 0.0, 7), (1.0, 0.0, 9), (2 / 3, 0.3, 6)])
+def test_all_that_are_left_but_one_need_no_shares(threshold: float, dropouts: float, together: int) -> None:
+    """They take their messages off the sum: fewer than hold enough shares read each message."""
+    context = FedGCN(hops=1).context(example_graph(clients=10))
+    custody = SecureAggregation(threshold=threshold, dropouts=dropouts).bind(context).guarantee().key_custody
+    assert f"the server and {together} of 10 clients" in custody
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

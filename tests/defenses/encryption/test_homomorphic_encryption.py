@@ -184,6 +184,15 @@ def test_a_ciphertext_has_rows_of_one_audience_and_no_two_rows_overlap() -> None
         layout.entries_for(torch.tensor([3]), 0)
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_ciphertexts_of_one_receiver_where_that_is_asked_for(apart: bool) -> None:
+    rows, receivers = torch.arange(20).repeat(3), torch.arange(3).repeat_interleave(20)
+    layout = Layout.of(rows, receivers, torch.full((20,), 4), columns=100, slots=16, apart=apart)
+    assert layout.receivers_of_blocks().tolist() == ([1] * 27 if apart else [3] * 9)
+    for receiver in range(3):
+        layout.entries_for(torch.arange(20), receiver)
+
+
 # --- both schemes
 # -------------------------------------------------------------------------------------------------------------
 

@@ -20,10 +20,11 @@ from fglaudit.empirical.sealed_replay import SealedTrace, sealed_replay
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Sealed, first
 from fglaudit.finding import Status
-from fglaudit.guarantees import Outcome, Word
+from fglaudit.guarantees import Audit, Outcome, Word
 from fglaudit.he import openfhe_process, openfhe_worker
 from fglaudit.he.fixed_point import FixedPoint, per_slot
 from fglaudit.he.keys import MOST_BITS
+from fglaudit.he.layout import Layout
 from fglaudit.he.threshold_bfv import SLOT_BITS, WIDTHS, ThresholdBfv
 from fglaudit.observers import ObserverSpec
 from fglaudit.payloads import SERVER, Ciphertexts, NeighborSums
@@ -164,6 +165,22 @@ def test_it_is_verified_and_says_which_coalitions_open_nothing() -> None:
     assert audit.outcome is Outcome.PASSED and "1 to 2 of 3 clients open nothing" in audit.detail
     sealed = first(run.session.facts(), Sealed, NeighborSums)
     assert sealed is not None and sealed.readers == 3
+
+
+@openfhe
+def test_no_ciphertext_is_opened_for_two_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each one's partial decryption travels to the other, so that the server would have them all."""
+    sums, graph = replace(SUMS, hops=2), example_graph(nodes=300, features=800, clients=3)
+
+    def audited() -> Audit:
+        trace = sealed_replay(sums, graph, ThresholdEncryption(), sums.context(graph), seed=0, device=CPU)
+        return coalitions_audit(trace)[0]
+
+    assert audited().outcome is Outcome.PASSED
+    real = Layout.of
+    monkeypatch.setattr(Layout, "of", staticmethod(lambda *args, apart: real(*args)))
+    broken = audited()
+    assert broken.outcome is Outcome.REFUTED and "opened for several clients" in broken.detail
 
 
 @openfhe

@@ -1,0 +1,107 @@
+"""What is left of a mean of models once the observer's own are taken off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from scored_runs import finding_of
+
+from fglaudit.adversary.means import EVERYBODY, averaged, others_means
+from fglaudit.adversary.uploads import missing_uploads, model_rounds, sending_clients
+from fglaudit.attacks.updates.update_inversion import UpdateInversion
+from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
+from fglaudit.defenses.none import NoDefense
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import Defense
+from fglaudit.observers import ObserverSpec
+from fglaudit.payloads import SERVER, ModelUpdate
+from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
+from fglaudit.rng import derive
+from fglaudit.testing import Run, example_graph, record
+from fglaudit.view import Observer
+
+PROTOCOL = FedGCN(hops=1, hidden=8, rounds=4, local_steps=1, dropout=0.0)
+
+
+def graph() -> FederatedGraph:
+    """Return a graph of four clients with few training nodes; every sum has a word of its own."""
+    made = example_graph(nodes=48, features=160, clients=4)
+    few = tuple(mask & (torch.arange(len(mask)) % 3 == 0) for mask in made.train)
+    return replace(made, x=(torch.rand(48, 160, generator=derive(1, "rows")) < 0.06).float(), train=few)
+
+
+@pytest.fixture(scope="module")
+def runs() -> dict[str, Run]:
+    defenses: dict[str, Defense] = {
+        "none": NoDefense(),
+        "masked": SecureAggregation(),
+        "fewer": SecureAggregation(dropouts=0.25),
+    }
+    return {name: record(PROTOCOL, graph(), defense) for name, defense in defenses.items()}
+
+
+@pytest.mark.parametrize("name", ["none", "masked"])
+def test_of_a_mean_is_left_what_the_others_sent(runs: dict[str, Run], name: str) -> None:
+    everything = list(model_rounds(runs["none"].view(Observer(parties=(SERVER,)))))
+    for mine in ((0,), (0, 1), (0, 1, 2), (1, 2, 3)):
+        view = runs[name].view(Observer(parties=mine))
+        others = [client for client in range(4) if client not in mine]
+        found = list(others_means(view))
+        assert len(found) == len(everything) == 4
+        for (client, models), truth in zip(found, everything, strict=True):
+            assert client == (others[0] if len(others) == 1 else EVERYBODY)
+            assert models.of == len(others) and models.spread == 4 / len(others)
+            assert torch.allclose(models.change, truth.change[others].mean(0, keepdim=True), rtol=0, atol=2e-6)
+        assert (missing_uploads(view, ModelUpdate) is None) == (len(others) == 1)
+
+
+def test_one_left_is_that_clients_upload(runs: dict[str, Run]) -> None:
+    view = runs["masked"].view(Observer(parties=(0, 1, 3)))
+    assert sending_clients(view, ModelUpdate).tolist() == [2]
+    assert [models.change.shape[0] for models in model_rounds(view)] == [1] * 4
+
+
+def test_clients_that_dropped_out_are_not_counted(runs: dict[str, Run]) -> None:
+    """A quarter is gone in every round; a mean over three, less those of the observer that were left."""
+    view = runs["fewer"].view(Observer(parties=(0, 1)))
+    assert averaged(view) == 3
+    sent: dict[int, int] = {}
+    for batch in view.messages.of(ModelUpdate):
+        if bool((batch.senders != SERVER).all()):
+            sent[batch.round] = sent.get(batch.round, 0) + len(batch.senders)
+    assert [models.of for _, models in others_means(view)] == [3 - sent.get(round, 0) for round in range(1, 5)]
+
+
+def test_only_means_of_equal_weights_are_stated() -> None:
+    made = graph()
+    assert PROTOCOL.stated(made).to_json()["Models"]["averaged"] == 4
+    fewer = replace(PROTOCOL, participation=0.5)
+    assert fewer.stated(made).to_json()["Models"]["averaged"] == 2
+    uneven = replace(made, train=(torch.ones_like(made.train[0]), *made.train[1:]))
+    weighted = replace(PROTOCOL, weighting="train-nodes")
+    assert weighted.stated(uneven).to_json()["Models"]["averaged"] == 0
+    assert FedAvgSage().stated(uneven).to_json()["Models"]["averaged"] == 0
+    nodes = example_graph(nodes=12, clients=12)
+    trainers = sum(bool(mask.any()) for mask in nodes.train)
+    assert GFLAPPNP().stated(nodes).to_json()["Models"]["averaged"] == trainers
+
+
+@pytest.mark.parametrize("name", ["none", "masked"])
+@pytest.mark.parametrize(
+    ("parties", "least"),
+    [
+        (("client:0", "client:1"), 0.85),
+        (("client:0", "client:1", "client:2"), 0.75),
+        (("server", "client:0", "client:1", "client:2"), 0.75),
+    ],
+)
+def test_colluding_clients_rebuild_the_others_rows(
+    runs: dict[str, Run], name: str, parties: tuple[str, ...], least: float
+) -> None:
+    """Of the mean as it came 0.42 and none of the rows were found, and none of masked uploads that were opened."""
+    found = finding_of(runs[name], UpdateInversion(), ObserverSpec(parties))
+    assert found.value is not None and found.value >= least and found.adapted == "yes"
