@@ -41,7 +41,12 @@ from fglaudit.adversary.upload_planting import without_defense
 from fglaudit.adversary.uploads import unknown_changes
 from fglaudit.attacks.updates.input_layer import input_changes, unreadable_layer
 from fglaudit.attacks.updates.nonnegative_rows import nonnegative_rows
-from fglaudit.attacks.updates.planted_changes import planted_clients, planted_messages, planted_rows
+from fglaudit.attacks.updates.planted_changes import (
+    planted_clients,
+    planted_messages,
+    planted_rows,
+    separable_rows,
+)
 from fglaudit.facts import Absent, Clipped, Fact, Rounded
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Planted
@@ -109,6 +114,8 @@ class UpdateInversion(Attack):
             return "the rows of a layer are found because words are not negative; these features are real-valued"
         if (why := unreadable_layer(view) or unknown_changes(view)) is not None:
             return why
+        if separable_rows(view) < 1:
+            return "a single feature, or a layer of a single output, leaves no direction out: every row is in the span"
         return None if input_changes(view, 1) else "the observer sees no two models of which one follows the other"
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
@@ -116,11 +123,12 @@ class UpdateInversion(Attack):
         return Inference(type(self).quantity, found.subjects, found.rows)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant clients of two rows that share a word, and have others of their own; for an observer of the global
-        models alone, one client for all. The gradients at the first layer's outputs are drawn at random."""
+        """Plant clients of two rows that share a word, and have others of their own, or of one where a round shows no
+        more; for an observer of the global models alone, one client for all. The gradients at the first layer's outputs
+        are drawn at random."""
         rng = split(rng, "plant")
         clients = planted_clients(view)
-        rows = planted_rows(view, len(clients), rng)
+        rows = planted_rows(view, len(clients), rng)[:, : separable_rows(view)]
         messages = planted_messages(view, rows, rng)
-        subjects = torch.cartesian_prod(clients, torch.arange(2))
+        subjects = torch.cartesian_prod(clients, torch.arange(rows.shape[1]))
         return Planted(without_defense(view, messages), rows.flatten(0, 1), subjects)
