@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -47,8 +48,13 @@ def import_graph(
         list[str], typer.Argument(metavar="FILE...", help="nodes.csv edges.csv, or one .graphml, .gml, .json, .pt.")
     ],
     out: Annotated[str, typer.Option("--out", "-o", help="The .npz to write.")],
-    label: Annotated[str | None, typer.Option(help="Attribute with the class; by default label, y, class.")] = None,
-    name: Annotated[str | None, typer.Option("--id", help="Column that names nodes; by default id, node.")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Attribute with the class; by default label, y, class or target.")
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--id", help="Column that names nodes; by default id, node, node_id or name, else the first one."),
+    ] = None,
     split: Annotated[str | None, typer.Option(help="Attribute with train, val, test; by default split.")] = None,
     client: Annotated[str | None, typer.Option(help="Attribute with who holds the node; by default client.")] = None,
     drop: Annotated[list[str] | None, typer.Option(help="An attribute that is no feature (may be repeated).")] = None,
@@ -74,7 +80,8 @@ def new(
     for path in written:
         print(path)
     cls = "".join(part.capitalize() for part in name.split("-"))
-    print(f"next: fglaudit check {written[0]}:{cls} --quick   and   python -m pytest {written[1]}")
+    plugin, test = shlex.quote(f"{written[0]}:{cls}"), shlex.quote(str(written[1]))
+    print(f"next: fglaudit check {plugin} --quick   and   python -m pytest {test}")
 
 
 def check(

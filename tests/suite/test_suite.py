@@ -223,3 +223,8 @@ def test_graphs_of_the_user_are_told_apart_by_their_files(tmp_path: Path) -> Non
     cells = suite(datasets=[{"name": "npz", "path": path, "split": "random"} for path in paths]).cells()
     assert {cell_label(cell).split()[0] for cell in cells} == {"wards", "clinics"}
     assert cells[0].dataset.load().name == "wards"
+
+
+def test_a_plugin_without_a_name_shows_the_keys_that_are_there() -> None:
+    said = refusal(defenses=[{"stak": ["none", "gaussian"]}])
+    assert "a defense needs a name, or the key stack; got the keys 'stak'; known: none" in said
