@@ -8,6 +8,7 @@ from dataclasses import replace
 from report_runs import DEFENSES, PROTOCOLS, make_cell
 
 from fglaudit.finding import CellRecord, Status
+from fglaudit.reports.achieved import achieved, briefly
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import summarize
@@ -66,3 +67,14 @@ def test_another_seed_brings_no_other_clients_where_the_graph_names_them() -> No
         named = replace(cell, findings=tuple(replace(f, partition=partition) for f in cell.findings))
         [setting] = summarize(Run("own", (named,), planned=True))
         assert {leak.redrawn for leak in setting.leaks} == {redrawn}, partition
+
+
+def test_a_metric_of_its_own_is_said_beside_exact_rows() -> None:
+    """Every row up to its factor: "leaks 0 % exact, F1 0.999 (0.999)" said nothing of that."""
+    cell = make_cell(PROTOCOLS[0], DEFENSES[0], 0, observers=[1])
+    found = replace(cell.findings[0], metric="direction_rate", value=1.0, control=0.0, exact_rate=0.0, f1=0.9)
+    [setting] = summarize(Run("own", (replace(cell, findings=(found,)),), planned=True))
+    [leak] = setting.leaks
+    brief, full = (words.replace("\u202f", " ") for words in (briefly(leak), achieved(leak)))
+    assert brief.startswith("0 % exact, ") and brief.endswith(" 100 % (0 %)") and "F1" not in brief
+    assert full.index(" 100 % (0 %)") < full.index("F1")
