@@ -20,6 +20,9 @@ def achieved(leak: Leak) -> str:
     if exact is not None:
         guess = percent(leak.mean("control_exact_rate") or 0.0)
         parts.append(f"{percent(exact)} of {rows_of(leak.observer[0])} exact (a guess: {guess})")
+    own = _own_metric(leak)
+    if own and parts:
+        parts.append(own)
     for column in ("f1", "cosine"):
         value, control = leak.mean(column), leak.mean(f"control_{column}")
         if value is not None and (column == "f1" or leak.mean("f1") is None):
@@ -27,19 +30,19 @@ def achieved(leak: Leak) -> str:
             parts.append(f"{METRIC_NAMES[column]} {decimal(value, 2)}{beside}")
     if not parts:
         return deed(leak)
-    if leak.metric not in ("exact_rate", "f1", "cosine") and leak.metric:
-        parts.append(
-            f"{METRIC_NAMES.get(leak.metric, leak.metric)} {reading(leak.metric, leak.mean('value'))}"
-            f" ({reading(leak.metric, leak.mean('control'))})"
-        )
+    if own and own not in parts:
+        parts.append(own)
     if PROOF in leak.grounds and leak.proven:
         parts.append(f"{percent(leak.proven)} proven to be determined")
     return ", ".join(parts)
 
 
 def briefly(leak: Leak) -> str:
-    """Return the same in a few words: of feature rows the share that is exact, else the metric beside a guess's."""
+    """Return the same in a few words: of feature rows the share that is exact, else the metric beside a guess's; the
+    metric too where it is one of its own, such as rows up to a factor, since nothing else says what leaks then."""
     exact, f1 = (leak.mean(column) if leak.quantity == FEATURES else None for column in ("exact_rate", "f1"))
+    if exact is not None and (own := _own_metric(leak)):
+        return f"{percent(exact)} exact, {own}"
     if exact:
         return f"{percent(exact)} exact"
     metric, value, control = leak.metric, leak.mean("value"), leak.mean("control")
@@ -47,6 +50,14 @@ def briefly(leak: Leak) -> str:
         metric, value, control = "f1", f1, leak.mean("control_f1")
     figure = f"{METRIC_NAMES.get(metric, metric)} {reading(metric, value)} ({reading(metric, control)})"
     return figure if exact is None else f"0 % exact, {figure}"
+
+
+def _own_metric(leak: Leak) -> str:
+    """Return the figure of an attack on feature rows whose metric is none that all of them have; else nothing."""
+    if leak.metric in ("exact_rate", "f1", "cosine") or not leak.metric:
+        return ""
+    value, control = (reading(leak.metric, leak.mean(column)) for column in ("value", "control"))
+    return f"{METRIC_NAMES.get(leak.metric, leak.metric)} {value} ({control})"
 
 
 def rows_of(parties: str) -> str:

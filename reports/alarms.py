@@ -49,11 +49,13 @@ def _refuted(settings: Sequence[Setting], labels: Labels) -> list[str]:
 
 
 def _broken(run: Run) -> list[str]:
-    broken = sum(finding.status is Status.BROKEN_ATTACK for record in run.cells for finding in record.findings)
+    broken = [f.attack for record in run.cells for f in record.findings if f.status is Status.BROKEN_ATTACK]
     if not broken:
         return []
+    attacks = list(dict.fromkeys(broken))
+    whose = "an attack that failed its self-test" if len(attacks) == 1 else "attacks that failed their self-tests"
     return [
-        f"{plural(broken, 'finding')} {'comes' if broken == 1 else 'come'} from an attack that failed its self-test: "
+        f"{plural(len(broken), 'finding')} {'comes' if len(broken) == 1 else 'come'} from {whose} ({few(attacks)}): "
         "a low score there is no evidence that nothing leaks."
     ]
 
@@ -63,7 +65,7 @@ def _lost(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
     lines = []
     if run.missing:
         have = "has" if len(run.missing) == 1 else "have"
-        named = few(list(dict.fromkeys(filter(None, map(_not_run(settings, labels).get, run.missing)))))
+        named = few(list(dict.fromkeys(filter(None, map(_not_run(settings, labels).get, run.missing)))), sep="; ")
         lines.append(
             f"{plural(len(run.missing), 'planned cell')} of the suite {have} no record{': ' * bool(named)}{named}."
         )

@@ -131,11 +131,11 @@ class Place:
 
     def _of(self, same: Sequence[Answer]) -> str:
         """Name the settings of answers, and the observers where these are not all."""
-        names = few(dict.fromkeys(self._name(answer.setting) for answer in same), 4)
+        names = few(dict.fromkeys(self._name(answer.setting) for answer in same), 4, "; ")
         observers = dict.fromkeys(answer.observer for answer in same)
         if len(observers) == len(self.observers):
             return names
-        return f"{names}; {few([observer_label(observer) for observer in observers], 4)}"
+        return f"{few([observer_label(observer) for observer in observers], 4, '; ')}: {names}"
 
 
 def _table(*columns: str) -> Table:

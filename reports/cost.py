@@ -91,8 +91,9 @@ def _beside(options: Sequence[Setting], labels: Labels) -> list[str]:
     more = [f"{name} {gain.words}" for name, gain in told if gain.anything]
     less = [f"{name} ({100 * gain.gain:+.1f})" for name, gain in told if not gain.anything]
     if told:
-        lines.append(f"Points bought above the best control: {few(more, MOST) if more else 'none by any setting'}.")
-    return [*lines, *([f"Bought nothing (points above the best control): {few(less, MOST)}."] if less else [])]
+        points = few(more, MOST, "; ") if more else "none by any setting"
+        lines.append(f"Points bought above the best control: {points}.")
+    return [*lines, *([f"Bought nothing (points above the best control): {few(less, MOST, '; ')}."] if less else [])]
 
 
 def _accuracy(setting: Setting) -> float:

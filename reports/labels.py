@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fglaudit.reports.summary import Setting
+from fglaudit.reports.summary import PER_NODE, Setting, scheme
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,9 @@ def arguments(text: str) -> str:
 
 
 def place(setting: Setting) -> str:
-    """Data set, partition and number of clients."""
+    """Data set, partition and number of clients; of one per node the number is that of the nodes, and is not known
+    where a cell never opened its graph."""
     f = setting.first
     where = ", ".join(part for part in (f.dataset, arguments(f.partition).removeprefix("scheme=")) if part)
-    clients = "" if "clients=" in f.partition else f", {f.clients} clients"
+    clients = "" if "clients=" in f.partition or scheme(f) == PER_NODE else f", {f.clients} clients"
     return f"{where}{clients}" + (f", server {f.server}" if f.server not in ("", "honest") else "")

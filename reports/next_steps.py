@@ -22,7 +22,7 @@ def next_steps(run: Run, settings: Sequence[Setting], labels: Labels) -> list[st
     refuted = [labels.setting(s) for s in settings if guarantee_word(s) == Guarantee.REFUTED]
     if refuted:
         steps.append(
-            f"Do not deploy {few(dict.fromkeys(refuted), 3)}: the guarantee is refuted; see the three epsilons."
+            f"Do not deploy {few(dict.fromkeys(refuted), 3, '; ')}: the guarantee is refuted; see the three epsilons."
         )
     failed = any(f.status is Status.FAILED for record in run.cells for f in record.findings)
     if run.missing or run.unreadable or failed:
@@ -52,7 +52,9 @@ def next_steps(run: Run, settings: Sequence[Setting], labels: Labels) -> list[st
         )
     claimed = [labels.setting(s) for s in settings if applies(s) and guarantee_word(s) == Guarantee.CLAIMED]
     if claimed:
-        steps.append(f"Do not rely on the epsilon of {few(dict.fromkeys(claimed), 3)}: it is claimed, not verified.")
+        steps.append(
+            f"Do not rely on the epsilon of {few(dict.fromkeys(claimed), 3, '; ')}: it is claimed, not verified."
+        )
     if any(map(public_seed, settings)):
         steps.append("Draw the noise with a secret key (fglaudit run --secret) before its epsilon is relied on.")
     defended = any(a.setting.first.defense != "none" and a.leak is not None for a in found)

@@ -17,6 +17,10 @@ from fglaudit.scoring.clusters import NOTHING, Interval, PairedClusters
 from fglaudit.scoring.metrics import metric_interval, read_clusters
 from fglaudit.suite.cell import anywhere
 
+PER_NODE = "per-node"
+_SAME_CLIENTS = (PER_NODE, "given")
+"""Partition schemes that no seed has a say in."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -112,15 +116,21 @@ def _by_name(setting: Setting) -> tuple[str | int | bool, ...]:
     )  # fmt: skip
 
 
+def scheme(finding: Finding) -> str:
+    """Return how a finding's nodes were split, the name alone."""
+    return finding.partition.removeprefix("scheme=").partition(";")[0]
+
+
 def setting_key(record: CellRecord) -> str:
     """Name the setting by its columns and by its description, which also holds what the columns leave out; where the
-    files of its data set lie does not count."""
+    files of its data set lie does not count, nor the number of clients that a cell of one per node never asked for."""
     f = record.findings[0]
     apart = {"seed", "observers", "attacks", "record"}
     description = {key: value for key, value in record.description.items() if key not in apart}
     if isinstance(dataset := description.get("dataset"), dict):
         description["dataset"] = anywhere(dataset)
-    columns = [f.dataset, f.partition, f.clients, f.protocol, f.protocol_args, f.server, f.defense, f.defense_args]
+    clients = 0 if scheme(f) == PER_NODE else f.clients
+    columns = [f.dataset, f.partition, clients, f.protocol, f.protocol_args, f.server, f.defense, f.defense_args]
     return json.dumps([columns, description], sort_keys=True, default=str)
 
 
@@ -147,18 +157,13 @@ def _leak(pairs: Sequence[tuple[CellRecord, Finding]]) -> Leak:
         _mean_breakdown(breakdowns),
         paired,
         redrawn=len(set(partitions)) == len(partitions)
-        and not any(_one_client_per_node(record) for record, _ in working),
+        and not any(scheme(finding) in _SAME_CLIENTS for _, finding in working),
     )
 
 
 def _partition(record: CellRecord) -> str:
     """Return what tells the record's partition from others."""
     return str(record.partition_facts.get("digest") or record.cell)
-
-
-def _one_client_per_node(record: CellRecord) -> bool:
-    """Whether every seed has the same clients."""
-    return any("scheme=per-node" in finding.partition for finding in record.findings[:1])
 
 
 def _clusters(working: Sequence[tuple[CellRecord, Finding]]) -> PairedClusters | None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from fglaudit.finding import Status
 from fglaudit.reports.achieved import achieved
 from fglaudit.reports.alarms import alarms as find_alarms
-from fglaudit.reports.alarms import refuted
-from fglaudit.reports.answers import Word, below_or_unseen, not_all
+from fglaudit.reports.alarms import few, refuted
+from fglaudit.reports.answers import Word, applies, below_or_unseen, not_all
 from fglaudit.reports.choice import Confirmations
 from fglaudit.reports.cost import cost_lines
 from fglaudit.reports.fell_behind import fell_behind
@@ -33,6 +33,7 @@ from fglaudit.reports.wording import (
 from fglaudit.scoring.clusters import TOO_FEW
 
 NOTHING = "Nothing was measured for this observer."
+GUESSED = "Nothing to learn for this observer: a guess without any message is right already."
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class ObserverVerdict:
     def word(self) -> Word:
         if self.level != "unknown":
             return Word.LEAKS if self.level == "leak" else Word.HELD
-        return Word.NOT_TESTED if self.headline == NOTHING else Word.NOT_SHOWN
+        return Word.NOT_TESTED if self.headline in (NOTHING, GUESSED) else Word.NOT_SHOWN
 
 
 @dataclass(frozen=True)
@@ -113,19 +114,23 @@ def _observer(
 ) -> ObserverVerdict:
     every = [(s, leak) for s in settings for leak in s.leaks if leak.observer == observer]
     measured = [pair for pair in every if pair[1].measured]
-    unsure = sum(
-        finding.status in (Status.FAILED, Status.BROKEN_ATTACK) and finding.reason != NOT_RUN
+    lost = [
+        finding.attack
         for _, leak in every
         for finding in leak.findings
-    )
+        if finding.status in (Status.FAILED, Status.BROKEN_ATTACK) and finding.reason != NOT_RUN
+    ]
+    unsure = len(lost)
     doubt = (
-        f"{plural(unsure, 'finding')} of this observer failed or {_come(unsure)} from a broken attack."
+        f"{plural(unsure, 'finding')} of this observer failed or {_come(unsure)} from a broken attack"
+        f" ({few(dict.fromkeys(lost))})."
         if unsure
         else ""
     )
     if not measured:
-        detail = f"{doubt} {_why_nothing([leak for _, leak in every])} What this observer learns is unknown.".strip()
-        return ObserverVerdict(observer, "unknown", NOTHING, detail, "")
+        guessed = any(leak.uninformative for _, leak in every)
+        detail = f"{doubt} {_why_nothing(every)} {'' if guessed else 'What this observer learns is unknown.'}".strip()
+        return ObserverVerdict(observer, "unknown", GUESSED if guessed else NOTHING, detail, "")
     leaks = [pair for pair in measured if pair[1].grounds]
     open_ = [pair for pair in measured if _open(pair[1])]
     if leaks:
@@ -234,9 +239,14 @@ def _also(leaks: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels) ->
     return f"It also {'; '.join(deeds)}. " if deeds else ""
 
 
-def _why_nothing(leaks: Sequence[Leak]) -> str:
-    reasons = Counter(f.reason for leak in leaks for f in leak.findings if f.reason and f.reason != NOT_RUN)
-    return f"Why: {'; '.join(reason for reason, _ in reasons.most_common(3))}." if reasons else ""
+def _why_nothing(every: Sequence[tuple[Setting, Leak]]) -> str:
+    """Say why there is no figure: what keeps a defense from serving a protocol only where nothing could be trained."""
+    told = [leak for setting, leak in every if applies(setting)] or [leak for _, leak in every]
+    reasons = Counter(f.reason for leak in told for f in leak.findings if f.reason and f.reason != NOT_RUN)
+    words = [reason for reason, _ in reasons.most_common(3)]
+    if blind := sum(leak.uninformative for leak in told):
+        words = [f"{plural(blind, 'comparison')} with a guess that scores 0.99 or more", *words[:2]]
+    return f"Why: {'; '.join(words)}." if words else ""
 
 
 def _lowest(best: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels, again: Confirmations) -> str:

@@ -102,3 +102,9 @@ def test_facts_are_selected_by_payload_field_and_direction() -> None:
 def test_std_of_noise() -> None:
     assert Additive(ROWS, "gaussian", 0.5).std == 0.5
     assert Additive(ROWS, "laplace", 0.5).std == pytest.approx(0.5 * 2**0.5)
+
+
+def test_a_field_is_named_as_reports_name_it() -> None:
+    assert str(Field("NeighborSums", "sums", "up")) == "NeighborSums.sums (up)"
+    assert str(Field("ModelUpdate")) == "ModelUpdate"
+    assert str(Field("Latents", "x", since=2)) == "Latents.x (from round 2)"

@@ -25,6 +25,14 @@ def planted_clients(view: View) -> Tensor:
     return sending_clients(view, ModelUpdate) if single else torch.tensor([EVERYBODY])
 
 
+def separable_rows(view: View) -> int:
+    """Return how many rows one round's change can show: a direction of the features, or of the layer's outputs, has to
+    be left out, else every row lies in the span. A head of two classes shows one."""
+    layer = input_layer(view)
+    assert layer is not None
+    return min(view.public.num_features, view.public.layout[layer.name][1]) - 1
+
+
 def planted_rows(view: View, clients: int, rng: torch.Generator) -> Tensor:
     """Return two rows of every client [K, 2, F] that share a word, and have others of their own."""
     features = view.public.num_features

@@ -44,7 +44,12 @@ from fglaudit.adversary.upload_planting import without_defense
 from fglaudit.adversary.uploads import unknown_changes
 from fglaudit.attacks.updates.input_layer import input_changes, input_weights, unreadable_layer
 from fglaudit.attacks.updates.nonnegative_rows import nonnegative_rows
-from fglaudit.attacks.updates.planted_changes import planted_clients, planted_messages, planted_rows
+from fglaudit.attacks.updates.planted_changes import (
+    planted_clients,
+    planted_messages,
+    planted_rows,
+    separable_rows,
+)
 from fglaudit.attacks.updates.repeated_rows import repeated_rows
 from fglaudit.facts import Absent, Clipped, Fact, Rounded
 from fglaudit.graph import FeatureKind
@@ -119,6 +124,8 @@ class UpdateInversion(Attack):
             matrices = [shape for shape in view.public.layout.values() if len(shape) == 2]
             if len(matrices) < 2 or matrices[0][1] < _LEAST_UNITS:
                 return "real-valued rows are told by the units that are active, of which there are too few, or no layer"
+        elif separable_rows(view) < 1:
+            return "a single feature, or a layer of a single output, leaves no direction out: every row is in the span"
         return None if input_changes(view, 1) else "the observer sees no two models of which one follows the other"
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
@@ -126,12 +133,12 @@ class UpdateInversion(Attack):
         return Inference(type(self).quantity, found.subjects, found.rows)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant clients of two rows that share a word, and have others of their own; for an observer of the global
-        models alone, one client for all. The gradients at the first layer's outputs are drawn at random. Of real-valued
-        rows a client has one."""
+        """Plant clients of two rows that share a word, and have others of their own, or of one where a round shows no
+        more; for an observer of the global models alone, one client for all. The gradients at the first layer's outputs
+        are drawn at random. Of real-valued rows a client has one."""
         rng = split(rng, "plant")
         clients, model = planted_clients(view), None
-        rows = planted_rows(view, len(clients), rng)
+        rows = planted_rows(view, len(clients), rng)[:, : separable_rows(view)]
         if view.public.features is FeatureKind.REAL:
             model = 0.1 * torch.randn(sum(map(math.prod, view.public.layout.values())), generator=rng)
             rows = torch.randn(len(clients), 1, view.public.num_features, generator=rng)

@@ -19,7 +19,7 @@ import torch
 
 from fglaudit.adversary.means import EVERYBODY
 from fglaudit.adversary.upload_planting import without_defense
-from fglaudit.attacks.updates.planted_changes import planted_clients, planted_messages
+from fglaudit.attacks.updates.planted_changes import planted_clients, planted_messages, separable_rows
 from fglaudit.attacks.updates.sum_terms import sum_terms
 from fglaudit.attacks.updates.update_inversion import ROUNDS, UpdateInversion
 from fglaudit.facts import Fact
@@ -65,6 +65,8 @@ class UpdateSubsetSum(Attack):
             return "what clients train on is smoothed over the graph: no sum of a few neighbours to take apart"
         if view.public.features is not FeatureKind.BINARY:
             return "sums are taken apart because all entries of all rows are 1; these features are not binary"
+        if view.public.num_features < len(_PLANTED_DEGREES):
+            return f"neighbours are told apart by words of their own; {view.public.num_features} features are too few"
         return UpdateInversion(self.rounds).unsupported(view)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
@@ -78,7 +80,8 @@ class UpdateSubsetSum(Attack):
         return Inference(type(self).quantity, torch.stack([torch.full_like(order, EVERYBODY), order], 1), rows)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant clients whose first layers read two sums of two neighbours each, of which the first share a word."""
+        """Plant clients whose first layers read two sums of two neighbours each, of which the first share a word. Of
+        rows that are equal, as many are where features are few, one is asked about: so are they found."""
         rng = split(rng, "plant")
         features, clients = view.public.num_features, planted_clients(view)
         own = min(_PLANTED_WORDS, max(1, (features - 1) // len(_PLANTED_DEGREES)))
@@ -89,17 +92,22 @@ class UpdateSubsetSum(Attack):
                 rows[place, index, words[index * own : (index + 1) * own]] = 1
             rows[place, :2, words[-1]] = 1
         weighted = rows * torch.tensor(_PLANTED_DEGREES).rsqrt()[:, None]
-        sums = torch.stack([weighted[:, :2].sum(1), weighted[:, 2:].sum(1)], 1)
+        sums = torch.stack([weighted[:, :2].sum(1), weighted[:, 2:].sum(1)], 1)[:, : separable_rows(view)]
         messages = planted_messages(view, sums, rng)
-        subjects = torch.cartesian_prod(clients, torch.arange(len(_PLANTED_DEGREES)))
-        return Planted(without_defense(view, messages), rows.flatten(0, 1), subjects)
+        subjects = torch.cartesian_prod(clients, torch.arange(2 * sums.shape[1]))
+        answer = rows[:, : 2 * sums.shape[1]].flatten(0, 1)
+        asked = _firsts(answer)
+        return Planted(without_defense(view, messages), answer[asked], subjects[asked])
 
 
 def _distinct(rows: torch.Tensor) -> torch.Tensor:
     """Return the different ones of ``rows`` [R, F] that have an entry, in the order of their first occurrence."""
     rows = rows[rows.any(1)]
-    if not len(rows):
-        return rows
+    return rows[_firsts(rows)] if len(rows) else rows
+
+
+def _firsts(rows: torch.Tensor) -> torch.Tensor:
+    """Return where each of the different ``rows`` [R, F] stands first, ascending."""
     kinds, which = torch.unique(rows, dim=0, return_inverse=True)
     first = torch.full((len(kinds),), len(rows)).scatter_reduce(0, which, torch.arange(len(rows)), "amin")
-    return rows[first.sort().values]
+    return first.sort().values

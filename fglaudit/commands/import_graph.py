@@ -14,8 +14,13 @@ def import_graph(
         list[str], typer.Argument(metavar="FILE...", help="nodes.csv edges.csv, or one .graphml, .gml, .json, .pt.")
     ],
     out: Annotated[str, typer.Option("--out", "-o", help="The .npz to write.")],
-    label: Annotated[str | None, typer.Option(help="Attribute with the class; by default label, y, class.")] = None,
-    name: Annotated[str | None, typer.Option("--id", help="Column that names nodes; by default id, node.")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Attribute with the class; by default label, y, class or target.")
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--id", help="Column that names nodes; by default id, node, node_id or name, else the first one."),
+    ] = None,
     split: Annotated[str | None, typer.Option(help="Attribute with train, val, test; by default split.")] = None,
     client: Annotated[str | None, typer.Option(help="Attribute with who holds the node; by default client.")] = None,
     drop: Annotated[list[str] | None, typer.Option(help="An attribute that is no feature (may be repeated).")] = None,

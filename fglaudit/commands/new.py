@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -20,4 +21,5 @@ def new(
     for path in written:
         print(path)
     cls = "".join(part.capitalize() for part in name.split("-"))
-    print(f"next: fglaudit check {written[0]}:{cls} --quick   and   python -m pytest {written[1]}")
+    plugin, test = shlex.quote(f"{written[0]}:{cls}"), shlex.quote(str(written[1]))
+    print(f"next: fglaudit check {plugin} --quick   and   python -m pytest {test}")

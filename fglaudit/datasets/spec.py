@@ -6,6 +6,7 @@ import dataclasses
 import math
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from fglaudit.datasets.catalog import ALIASES, DESCRIPTIONS, OGB_SOURCES, PYG_SOURCES
 from fglaudit.datasets.csbm import CORA_LIKE, CsbmOptions, draw
@@ -122,6 +123,11 @@ class DatasetSpec:
         if self.path is not None and self.sha256 is not None and content_digest(self.path) != self.sha256:
             load_npz(self.path, self.sha256)
 
+    @property
+    def called(self) -> str:
+        """What messages and tables call it: a graph of the user's own by its file, since several are all ``npz``."""
+        return self.name if self.path is None else Path(self.path).stem
+
     def load(self) -> Graph:
         """Return the graph; see :meth:`load_with_notes`."""
         return self.load_with_notes()[0]
@@ -152,7 +158,7 @@ class DatasetSpec:
         if self.name == "subcora-published":
             cora, notes = to_graph(load_pyg("cora", self.root), "cora", self.split_index)
             return subcora_published(cora, self.draw), notes
-        return to_graph(self._read(), self.name, self.split_index)
+        return to_graph(self._read(), self.called, self.split_index)
 
     def _read(self) -> RawGraph:
         if self.path is not None:

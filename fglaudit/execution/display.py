@@ -25,7 +25,7 @@ from fglaudit.execution.engine import Listener, Running
 from fglaudit.execution.worker import Progress as Rounds
 from fglaudit.execution.worker import Task, phase
 from fglaudit.finding import CellRecord, Finding, Status
-from fglaudit.suite.cell import Cell, arguments
+from fglaudit.suite.cell import Cell, arguments, dataset_name
 from fglaudit.suite.suite import Suite
 
 
@@ -39,7 +39,7 @@ def cell_label(cell: Cell) -> str:
         )
     )
     active = "" if cell.behaviour is None else f" server {cell.server}"
-    return f"{cell.dataset.name} {arguments(cell.partition)} {protocol}{active} {defense} seed {cell.seed}"
+    return f"{dataset_name(cell.dataset)} {arguments(cell.partition)} {protocol}{active} {defense} seed {cell.seed}"
 
 
 def counts(record: CellRecord) -> str:

@@ -44,6 +44,13 @@ class Field:
         if self.direction not in DIRECTIONS:
             raise FglauditError(f"a direction is one of {', '.join(DIRECTIONS)}; got {self.direction!r}; change it")
 
+    def __str__(self) -> str:
+        """Return it as reports and messages name it: ``NeighborSums.sums (up)``."""
+        where = [] if self.direction == "any" else [self.direction]
+        where += [f"from round {self.since}"] if self.since else []
+        beside = f" ({', '.join(where)})" if where else ""
+        return ".".join(filter(None, (self.payload, self.name))) + beside
+
     def meets(self, payload: str, name: str = "", direction: str | None = None) -> bool:
         """Whether it is about that field in that direction; an empty ``name`` or ``direction`` leaves it open."""
         fields = not name or not self.name or name == self.name

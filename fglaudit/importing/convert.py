@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import yaml
 
 from fglaudit.datasets.facts import dataset_facts
 from fglaudit.datasets.npz import CLIENTS, KEYS, MASKS, checked
@@ -60,15 +62,22 @@ def import_graph(
     data = io.BytesIO()
     np.savez(data, **kept)  # type: ignore[arg-type]
     write_atomic(target, data.getvalue())
-    split = "masks for train, val and test" if "train_mask" in kept else "no masks: use split: random in a suite"
+    masked = "train_mask" in kept
+    split = "masks for train, val and test" if masked else "no masks: use split: random in a suite"
     return [
         f"{target}: {facts['nodes']} nodes, {facts['edges']} undirected edges, {facts['features']} features"
         f" ({facts['feature_kind']}), {facts['classes']} classes; {split}",
         *(f"note: {note}" for note in notes),
-        f"use it: fglaudit run SUITE --dataset {target}, or datasets: [{{name: npz, path: {target.name}}}] in a suite"
-        " beside it",
+        f"use it: fglaudit run SUITE --dataset {shlex.quote(str(target))}, or datasets:"
+        f" [{_entry(target.name, masked)}] in a suite beside it",
         *([own] if own else []),
     ]
+
+
+def _entry(name: str, masked: bool) -> str:
+    """Return the data set as a suite names it, so that it runs when it is pasted."""
+    entry: dict[str, str] = {"name": "npz", "path": name, **({} if masked else {"split": "random"})}
+    return yaml.safe_dump(entry, default_flow_style=True, sort_keys=False, width=10**6).strip()
 
 
 def _arrays(paths: Sequence[Path], choice: Choice, name: str | None) -> tuple[dict[str, Array], list[str]]:

@@ -17,6 +17,7 @@ from fglaudit.importing.node_table import NodeTable, read_names
 
 FORMATS = (".csv", ".graphml", ".gml", ".json", ".pt")
 NAMES = ("id", "node", "node_id", "name")
+_ENDS = {"source", "target"}
 
 
 def text_of(path: Path) -> str:
@@ -48,6 +49,11 @@ def read_csv(nodes: Path, edges: Path, name: str | None) -> NodeTable:
         raise FglauditError(f"columns have different names; {nodes} has {shown(repeated[0])} twice; rename one")
     if name is not None and name not in head:
         raise unknown(f"column of {nodes}", name, head)
+    if name is None and set(head) >= _ENDS and not set(head) & set(NAMES):
+        raise FglauditError(
+            f"the first file has the nodes; {nodes} has columns source and target, as edges have; name the other file"
+            " first, or the column of the nodes by --id"
+        )
     chosen = name or next((usual for usual in NAMES if usual in head), head[0])
     where = [f"{nodes.name} line {number}" for number, _ in lines]
     rows = [dict(zip(head, line, strict=True)) for _, line in lines]

@@ -82,8 +82,10 @@ class TradeOff:
             return np.asarray(norm.cdf(norm.isf(alpha) - self.mu))
         flat = alpha.reshape(-1, 1)
         left = 1 - np.array(self.deltas)
-        power = np.exp(np.array(self.epsilons))
-        lines = np.maximum(left - power * flat, (left - flat) / power)
+        with np.errstate(over="ignore"):  # beyond an epsilon of 709 the factor is infinite, and bounds nothing
+            power = np.exp(np.array(self.epsilons))
+            fall = np.where(flat > 0, power * np.where(flat > 0, flat, 1.0), 0.0)  # infinite times 0 is no number
+        lines = np.maximum(left - fall, (left - flat) / power)
         return np.asarray(np.clip(lines.max(1), 0.0, 1.0).reshape(alpha.shape))
 
     def epsilon(self, delta: float) -> float:

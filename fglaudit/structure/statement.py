@@ -24,10 +24,11 @@ class Statement:
 
     @classmethod
     def missing(cls) -> str:
-        """Return what to say where a protocol does not make this statement: what is open, and the fix."""
+        """Return what to say where a protocol does not make this statement: what is open, and the fix, which is for the
+        author of a protocol alone. One that has no such thing to state needs none."""
         subject = " and ".join(payload.__name__ for payload in cls.payloads)
         start = f"{subject}: the protocol" if subject else "the protocol"
-        return f"{start} does not state {cls.about}; state it in structure(): {cls.__name__}(...)"
+        return f"{start} does not state {cls.about}; if it is your own, state it in structure(): {cls.__name__}(...)"
 
     def values(self) -> dict[str, Any]:
         """Return the fields by name, as JSON has them: a tuple is a list there."""

@@ -81,7 +81,7 @@ def identity(cell: Cell) -> dict[str, Any]:
     partition = arguments(dataclasses.replace(cell.partition, clients=PartitionSpec.clients)).removeprefix("scheme=")
     return {
         "cell": training_hash(training(cell)),
-        "dataset": _dataset_name(cell.dataset),
+        "dataset": dataset_name(cell.dataset),
         "partition": partition,
         "clients": cell.partition.clients,
         "protocol": type(cell.protocol).name,
@@ -122,9 +122,9 @@ def anywhere(dataset: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _dataset_name(spec: DatasetSpec) -> str:
-    name = spec.name if spec.path is None else Path(spec.path).stem
-    return name if spec.features == "raw" else f"{name} ({spec.features})"
+def dataset_name(spec: DatasetSpec) -> str:
+    """Return the column ``dataset``: of a graph of the user's own, its file's name."""
+    return spec.called if spec.features == "raw" else f"{spec.called} ({spec.features})"
 
 
 def server_label(behaviour: Behaviour | None) -> str:

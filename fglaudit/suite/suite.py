@@ -306,7 +306,10 @@ def _resolve(raw: _SuiteFile, relative_to: Path | None, trust: Trust) -> Suite:
             entry = named_parts(entry, where, lambda name: near_suite(name, relative_to) if ".py:" in name else name)
             name = entry.pop("name", None)
             if not isinstance(name, str):
-                raise FglauditError(f"{where}: a {kind} needs a name; known: {', '.join(registry.names(kind))}")
+                keys = f"; got the keys {', '.join(map(shown, entry))}" if entry else ""
+                also = ", or the key stack" if kind == "defense" else ""
+                known = ", ".join(registry.names(kind))
+                raise FglauditError(f"{where}: a {kind} needs a name{also}{keys}; known: {known}")
             if ".py:" not in name:
                 return registry.build(kind, name, entry, where)
             found = near_suite(name, relative_to)

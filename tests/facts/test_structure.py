@@ -135,7 +135,8 @@ def findings(protocol: FederatedProtocol) -> tuple[Finding, ...]:
 def test_a_bare_protocol_gets_the_fix_or_a_result() -> None:
     bare = findings(BareSums())
     assert {f.status for f in bare} == {Status.OK, Status.NOT_APPLICABLE}
-    fix = "NeighborSums: the protocol does not state how sums are weighted; state it in structure(): Sums(...)"
+    open_ = "NeighborSums: the protocol does not state how sums are weighted"
+    fix = f"{open_}; if it is your own, state it in structure(): Sums(...)"
     for ours, fedgcn in zip(bare, findings(HIDDEN), strict=True):
         if fedgcn.status is Status.OK and ours.attack != "row-presence":
             assert (ours.status, ours.reason) == (Status.NOT_APPLICABLE, fix)
@@ -338,7 +339,10 @@ def test_what_is_not_stated_is_named_with_the_fix() -> None:
     assert nothing.get(Attention) is None and nothing.replace(Sums, hops=3) == nothing
     with pytest.raises(NotStatedError, match=r"MaskedMatrices and MaskedVectors and Embeddings: .* in structure\(\)"):
         nothing.of(Attention)
-    assert Training.missing() == "the protocol does not state how clients train; state it in structure(): Training(...)"
+    assert (
+        Training.missing()
+        == "the protocol does not state how clients train; if it is your own, state it in structure(): Training(...)"
+    )
 
 
 @pytest.mark.parametrize(

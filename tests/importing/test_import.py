@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
+import yaml
 from torch_geometric.data import Data
 
 from fglaudit.cli import main
@@ -70,6 +72,29 @@ def test_two_tables_and_what_is_said_of_them(capsys: pytest.CaptureFixture[str])
     assert [found[f"{part}_mask"].nonzero()[0].tolist() for part in ("train", "val", "test")] == [[0], [1], [2]]
     graph, notes = DatasetSpec("npz", path="out.npz").load_with_notes()
     assert graph.num_nodes == 4 and notes == ()
+
+
+@pytest.mark.parametrize(("out", "masked"), [("out.npz", True), ("my graph.npz", False)])
+def test_what_it_says_to_paste_runs(out: str, masked: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without masks a suite has to say how nodes are split, and a path may have spaces."""
+    if not masked:
+        Path("nodes.csv").write_text(
+            NODES.replace("split", "c").replace("train", "1").replace("val", "2").replace("test", "3")
+        )
+    assert call("import", "nodes.csv", "edges.csv", "-o", out) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("use it: "))
+    command, _, entry = line.partition(", or datasets: ")
+    assert shlex.split(command)[-1] == out
+    [named] = yaml.safe_load(entry.removesuffix(" in a suite beside it"))
+    assert named == {"name": "npz", "path": out, **({} if masked else {"split": "random"})}
+    assert DatasetSpec(**named).load().num_nodes == 4
+
+
+def test_the_table_of_edges_first_is_noticed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("import", "edges.csv", "nodes.csv", "-o", "out.npz") == 2
+    assert (
+        "edges.csv has columns source and target, as edges have; name the other file first" in capsys.readouterr().err
+    )
 
 
 def test_numbers_of_classes_that_are_hardly_meant_are_noted(capsys: pytest.CaptureFixture[str]) -> None:

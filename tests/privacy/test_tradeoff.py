@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import dp_accounting
 import numpy as np
@@ -74,3 +75,11 @@ def test_less_noise_shows_more() -> None:
     assert math.log((1 - bit.noise_parameter / 2) / (bit.noise_parameter / 2)) == pytest.approx(1.5)
     with pytest.raises(FglauditError, match="less noise"):
         narrowed(dp_accounting.UnsupportedDpEvent(), 1.5)
+
+
+def test_an_epsilon_beyond_what_its_exponential_holds_is_a_number_and_no_warning() -> None:
+    """At no false alarms an infinite factor times nothing was no number, and the curve with it."""
+    curve = TradeOff(None, (900.0, 1000.0), (1e-5, 0.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert curve.beta(np.array([0.0, 0.5, 1.0])).tolist() == [1.0, 0.0, 0.0]

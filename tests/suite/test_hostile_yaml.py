@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import pytest
@@ -68,13 +69,15 @@ FRAGMENTS = st.sampled_from(
         *('"\\ud800"', '"\\0"', "\t", "\x85", "\u2028", "~", "null", "true", "=", "<<", "1_0", "0o8", "[" * 40),
     ]
 )
+NUMBER = re.compile("[-+]?[0-9.]+[eE][-+]?[0-9]+|0o[0-7]+")
+"""Text that YAML 1.1 leaves without quotes as it is written below, and that YAML 1.2 reads as numbers."""
 PLAIN = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-limits.INTEGER, limits.INTEGER)
     | st.floats(allow_nan=False)
     | st.text(st.characters(categories=("L", "N", "P", "S", "Zs"), max_codepoint=0xFFFF), max_size=20).filter(
-        str.isprintable
+        lambda text: text.isprintable() and not NUMBER.fullmatch(text)
     ),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abcdefgh", max_size=5), inner, max_size=4),
     max_leaves=20,

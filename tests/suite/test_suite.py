@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
 from fglaudit import registry
 from fglaudit.errors import FglauditError
+from fglaudit.execution.display import cell_label
 from fglaudit.observers import ObserverSpec
 from fglaudit.suite.overrides import load_suite, parse_seeds
 from fglaudit.suite.suite import Suite, embedded, parse, resolve
@@ -209,3 +211,20 @@ def test_all_attacks_are_those_that_read_what_the_protocol_sends() -> None:
     listed = resolve({**data, "protocols": [{"name": "fedgcn"}], "attacks": ["raw-features"]}, "test")
     assert [type(a).name for a in listed.cells()[0].attacks] == ["raw-features"]  # what was asked for is never dropped
     assert suite.resolved()["attacks"] == "all"
+
+
+def test_graphs_of_the_user_are_told_apart_by_their_files(tmp_path: Path) -> None:
+    """All of them are ``npz`` in a suite: lines of progress and messages name the file."""
+    for name in ("wards", "clinics"):
+        np.savez(
+            tmp_path / f"{name}.npz", x=np.eye(4, dtype=np.float32), y=np.array([0, 1, 0, 1]), edge_index=[[0], [1]]
+        )
+    paths = [str(tmp_path / f"{name}.npz") for name in ("wards", "clinics")]
+    cells = suite(datasets=[{"name": "npz", "path": path, "split": "random"} for path in paths]).cells()
+    assert {cell_label(cell).split()[0] for cell in cells} == {"wards", "clinics"}
+    assert cells[0].dataset.load().name == "wards"
+
+
+def test_a_plugin_without_a_name_shows_the_keys_that_are_there() -> None:
+    said = refusal(defenses=[{"stak": ["none", "gaussian"]}])
+    assert "a defense needs a name, or the key stack; got the keys 'stak'; known: none" in said

@@ -34,6 +34,7 @@ from fglaudit.quantities import quantity
 from fglaudit.quantities.base import Question
 from fglaudit.rng import derive
 from fglaudit.scoring.score import Scorer
+from fglaudit.scoring.selftest import planted_flaw
 from fglaudit.scoring.truth import GroundTruth
 from fglaudit.testing import CPU, Run, example_graph, record
 from fglaudit.view import Observer
@@ -232,3 +233,15 @@ def test_refusals_name_what_is_in_the_way() -> None:
     }
     for words, protocol in cases.items():
         assert words in str(UpdateInversion().unsupported(record(protocol, graph()).view(observer)))
+
+
+@pytest.mark.parametrize("features", [2, 3, 12])
+def test_a_head_of_two_classes_passes_the_self_test(features: int) -> None:
+    """One round's change of a layer of two outputs shows one row; two were planted there, which nothing can find."""
+    data = example_graph(nodes=60, features=features, classes=2, clients=3)
+    for protocol in (StructureOnly(rounds=1), FedGCN(hops=1, hidden=2, rounds=1)):
+        view = record(protocol, data).view(Observer((SERVER,)))
+        assert UpdateInversion().unsupported(view) is None
+        assert planted_flaw(UpdateInversion(), view, derive(1, "narrow"), CPU) is None
+    lone = record(FedGCN(hops=1, hidden=1, rounds=1), data).view(Observer((SERVER,)))
+    assert "leaves no direction out" in str(UpdateInversion().unsupported(lone))

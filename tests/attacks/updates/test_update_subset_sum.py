@@ -22,6 +22,7 @@ from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive
 from fglaudit.scoring.score import Scorer
+from fglaudit.scoring.selftest import planted_flaw
 from fglaudit.testing import example_graph, record
 from fglaudit.view import Observer
 
@@ -99,10 +100,19 @@ def test_refusals_name_what_is_in_the_way() -> None:
         ("smoothed over the graph", FedGCN(**ONE_STEP, smoothing_hops=2), graph()),  # type: ignore[arg-type]
         ("not binary", FedGCN(**ONE_STEP), replace(graph(), features=FeatureKind.SCALED_BINARY)),  # type: ignore[arg-type]
         ("its network is a GCN", FedGAT(rounds=1), graph()),
+        ("3 features are too few", FedGCN(**ONE_STEP), example_graph(nodes=24, features=3, clients=2)),  # type: ignore[arg-type]
         ("step with adam", FedGCN(**ONE_STEP, optimizer="adam"), graph()),  # type: ignore[arg-type]
     )
     for words, protocol, data in cases:
         assert words in str(UpdateSubsetSum().unsupported(record(protocol, data).view(Observer((SERVER,)))))
+
+
+@pytest.mark.parametrize("features", [4, 6, 12])
+def test_graphs_of_few_features_break_no_self_test(features: int) -> None:
+    """Rows of so few words are equal at many clients, and each is found once."""
+    data = example_graph(nodes=60, features=features, clients=10)
+    view = record(FedGCN(**ONE_STEP), data).view(Observer((SERVER,)))  # type: ignore[arg-type]
+    assert planted_flaw(UpdateSubsetSum(), view, derive(1, "few"), torch.device("cpu")) is None
 
 
 def test_all_bounded_sums_are_found_with_what_they_are_made_of() -> None:
