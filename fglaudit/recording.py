@@ -17,6 +17,7 @@ import torch
 
 from fglaudit import registry
 from fglaudit.context import Context
+from fglaudit.empirical.field_states import after_unstated
 from fglaudit.empirical.judge import TRADE_OFF, judge
 from fglaudit.errors import FglauditError
 from fglaudit.federated.collapse import collapsed
@@ -287,6 +288,7 @@ def record_training(
         device=device,
         quick=not empirical,
     )
+    fields = after_unstated(fields, wire.unstated)
     if behaviour is not None:
         verdict = _among_dishonest(verdict, guarantee, server_label(behaviour))
     held = range(graph.num_clients) if clients is None else clients

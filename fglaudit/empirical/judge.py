@@ -13,7 +13,7 @@ from fglaudit.empirical.ciphertexts import NAMES as SEALING
 from fglaudit.empirical.ciphertexts import SCHEME, ciphertext_audits
 from fglaudit.empirical.counts_audit import epsilon_audit, releases_audit
 from fglaudit.empirical.examined import examined, foreign_audit, sensitivity_audit
-from fglaudit.empirical.field_states import after_unstated, field_states, fields_audit, unreplayed_states
+from fglaudit.empirical.field_states import field_states, fields_audit, unreplayed_states
 from fglaudit.empirical.label_responses import label_states
 from fglaudit.empirical.moves import PRESENCE
 from fglaudit.empirical.whole_training import NAME as WHOLE
@@ -69,24 +69,6 @@ def judge(
         unstated: what the defense changed and no fact explains.
         quick: replay nothing; a guarantee is then claimed at most.
     """
-    verdict, states = _judged(
-        protocol, graph, defense, session, counted, unstated, seed=seed, device=device, quick=quick
-    )
-    return verdict, after_unstated(states, unstated)
-
-
-def _judged(
-    protocol: FederatedProtocol,
-    graph: FederatedGraph,
-    defense: Defense,
-    session: DefenseSession,
-    counted: Counted,
-    unstated: Sequence[Unstated],
-    *,
-    seed: int,
-    device: torch.device,
-    quick: bool,
-) -> tuple[Verdict, tuple[FieldState, ...]]:
     promise, context = session.guarantee(), protocol.context(graph)
     sealed = protocol.sealed(graph, session)
     if not promised(promise):
