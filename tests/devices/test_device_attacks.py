@@ -26,6 +26,7 @@ ON_THE_CPU = {
     "global-node-labels",
     "global-node-membership",
     "label-reading",
+    "lone-parts",  # a sort of rows and one product: carrying them over costs more
     "one-node-clusters",
     "raw-features",
     "label-sums",  # in the view of this test, the server's, nothing is left to solve
