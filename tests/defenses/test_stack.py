@@ -270,6 +270,8 @@ def test_epsilons_of_parts_that_share_the_payloads_add_up() -> None:
     together = registry.build("defense", "clipped-laplace", {"norm": "l1", "on": ["GlobalNodes", "ModelUpdate"]})
     one = record(TRANSFORMER, GRAPH, together).session.guarantee().epsilon_accounted
     assert guarantee(*parts, protocol=TRANSFORMER).epsilon_accounted == pytest.approx(one)
+    both = guarantee("clipped-laplace", OTHER_MODELS, protocol=TRANSFORMER)  # of all of a client's nodes, both
+    assert both.epsilon_accounted == pytest.approx(296.0) and "client" in both.unit
 
 
 OTHER_MODELS = {"name": "joint-noise", "unit": "client", "on": ["ModelUpdate"], "clip": [1.0]}
@@ -284,8 +286,8 @@ ON_MASKS = {"name": "gaussian", "on": "MaskedMatrices"}
         (MATRICES, ("merge-neighbors", ON_MASKS), "before merge-neighbors"),
         (MATRICES, ("drop-singletons", ON_MASKS), "before drop-singletons"),
         (SUMS, (Shuffling(), NOISE), "no known effect"),
-        # The features of a client's nodes in one, of one node in the other: there is nothing to add up.
-        (TRANSFORMER, ("clipped-laplace", OTHER_MODELS), "do not compose"),
+        # The features of a client's nodes in one, all that it trains on in the other: there is nothing to add up.
+        (TRANSFORMER, ("clipped-laplace", {"name": "dp-fedavg", "trust": "local"}), "do not compose"),
         (SUMS, ({"name": "dp-fedavg", "trust": "server"}, DROPOUTS), "leaves out"),
     ],
 )
