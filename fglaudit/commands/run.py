@@ -75,6 +75,7 @@ def run(
     from fglaudit.execution.preflight import UnfitPartitionError
     from fglaudit.execution.run_folder import check_ours, run_folder
     from fglaudit.execution.shards import Shard
+    from fglaudit.suite.cell import UNKNOWN_HASH
     from fglaudit.suite.embedded import how_to_copy
     from fglaudit.suite.overrides import load_suite, output_folder, pick_device
     from fglaudit.suite.plugin_files import PluginFile, Trust
@@ -111,8 +112,12 @@ def run(
     if dry_run:
         from fglaudit.execution.display import print_plan
         from fglaudit.execution.dry_run import FAILS, opened
+        from fglaudit.execution.growing import check_goes_on
 
-        print_plan(screen, resolved, directory)
+        cells = [dataclasses.replace(cell, secret=secret).hash() for cell in resolved.cells()]
+        if UNKNOWN_HASH not in cells:
+            check_goes_on(directory, resolved, cells, sharded=part is not None)
+        print_plan(screen, resolved, directory, secret=secret)
         interrupt()
         lines = []
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -19,8 +20,10 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from fglaudit.errors import FglauditError
 from fglaudit.execution.engine import Listener, Running
 from fglaudit.execution.failures import Causes
+from fglaudit.execution.stored_run import read_record
 from fglaudit.execution.worker import Progress as Rounds
 from fglaudit.execution.worker import Task, phase
 from fglaudit.finding import CellRecord, Status
@@ -157,10 +160,22 @@ class LiveProgress(Listener):
             )
 
 
-def print_plan(console: Console, suite: Suite, directory: Path) -> None:
+def _state(path: Path) -> str:
+    """Return whether a run computes the cell with the record at ``path``: also where it failed, or is damaged."""
+    try:
+        record = read_record(path) if path.exists() else None
+    except FglauditError:
+        record = None
+    if record is None:
+        return "to do"
+    return "failed" if any(row.status is Status.FAILED for row in record.findings) else "finished"
+
+
+def print_plan(console: Console, suite: Suite, directory: Path, *, secret: bool = False) -> None:
     """Say what a run would compute. Nothing is written."""
-    cells = suite.cells()
-    finished = {cell.hash() for cell in cells if (directory / "cells" / f"{cell.hash()}.json").exists()}
+    cells = [replace(cell, secret=secret) for cell in suite.cells()]
+    states = {cell.hash(): _state(directory / "cells" / f"{cell.hash()}.json") for cell in cells}
+    finished = sum(state == "finished" for state in states.values())
     rows = sum(len(cell.observers) * len(cell.attacks) for cell in cells)
     attacks = "the attacks that read what each protocol sends" if suite.all_attacks else f"{len(suite.attacks)} attacks"
     observers = ", ".join("+".join(o.parties) for o in suite.observers)
@@ -168,11 +183,8 @@ def print_plan(console: Console, suite: Suite, directory: Path) -> None:
         f"suite {suite.name}: {len(cells)} cells x {len(suite.observers)} observers x {attacks} = {rows} rows",
         f"observers: {observers}",
         f"attacks: {', '.join(attack.name for attack in suite.attacks)}",
-        f"output: {directory}" + (f" ({len(finished)} cells have a record there)" if finished else ""),
-        *(
-            f"{cell.hash()}  {'finished' if cell.hash() in finished else 'to do   '}  {cell_label(cell)}"
-            for cell in cells
-        ),
+        f"output: {directory}" + (f" ({finished} cells are finished there)" if finished else ""),
+        *(f"{cell.hash()}  {states[cell.hash()]:8}  {cell_label(cell)}" for cell in cells),
     ]
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
