@@ -11,12 +11,22 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from fglaudit.errors import unknown
 from fglaudit.facts import Field
 from fglaudit.payloads import Payload
 
 REPORTING_NODE = "reporting node"
 """The unit of a node in neither the training nor the validation set of any client, whose row enters nothing that is
 sent but its own report."""
+
+UNITS = ("feature", "node", REPORTING_NODE, "edge", "client")
+"""What one record can be, of a release and of a guarantee."""
+
+
+def check_unit(defense: str, unit: str) -> None:
+    """Raise :class:`FglauditError` for a ``unit`` that no protocol can state: it would fit no cell of any suite."""
+    if unit not in UNITS:
+        raise unknown(f"unit of {defense}", unit, UNITS)
 
 
 @dataclass(frozen=True)
@@ -29,7 +39,7 @@ class Release:
         gain: joint L2 norm, over all messages of one release, of the change when one node's feature row (with
             ``row_norm``: what is summed of it) changes by norm 1, or when an edge comes or goes between rows of norm 1;
             None where no bound is known, and then no epsilon can be stated.
-        unit: what one record is: feature | node | edge | client | reporting node. "node" is the whole feature row of
+        unit: what one record is, of ``UNITS``. "node" is the whole feature row of
             one node; "reporting node" that of a node as ``REPORTING_NODE`` says; "edge" one edge between two nodes,
             there or not.
         covers_training: whether everything sent later is computed from this release alone, so that its guarantee covers

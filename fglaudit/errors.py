@@ -54,6 +54,23 @@ def shown(value: Any, most: int = ECHO) -> str:
     return text if len(text) <= most else f"{text[: most - 4]} ..."
 
 
+def with_article(kind: str) -> str:
+    """Return ``kind`` with its article."""
+    return f"{'an' if kind[:1] in 'aeiou' else 'a'} {kind}"
+
+
+def near_key(keys: Iterable[Any], known: str) -> str:
+    """Return the one of ``keys`` that is ``known`` with a slip of the pen, or nothing."""
+    texts = [key for key in keys if isinstance(key, str) and key != known]
+    return next((key for key in texts if difflib.get_close_matches(key[:ECHO].lower(), [known], cutoff=0.6)), "")
+
+
+def meant(keys: Iterable[Any], *known: str) -> str:
+    """Return "; did you mean 'name'?" where one of ``keys`` is nearly one of the ``known``; else nothing."""
+    keys = list(keys)
+    return next((f"; did you mean {name!r}?" for name in known if near_key(keys, name)), "")
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> FglauditError:
     """Return the error for an unknown ``name``: it names the nearest known one and lists all of them."""
     names = sorted(known)

@@ -21,6 +21,10 @@ BAND = 0.99
 """Probability that the band around a measured curve holds the whole true curve."""
 
 
+RELATIONS = ("replaced", "zeroed out", "added or removed")
+"""What can happen to one record between neighbouring data sets: the words of ``privacy.accounting.Relation``."""
+
+
 MEANINGFUL = 10.0
 """Above this an epsilon allows odds to change by a factor of more than 22 000: no ground to speak of an assurance."""
 
@@ -133,6 +137,8 @@ class Verdict:
         epsilon: accounted by this tool; None where it could not.
         claimed: the author's epsilon.
         delta, unit, adjacency: of the guarantee.
+        relation: what happens to the record between neighbouring data sets, of ``RELATIONS``; empty where the guarantee
+            does not say, or an older record was stored without.
         covers: payloads that the guarantee is about.
         not_covered: in a sentence, what it does not protect.
         audits: what was tried.
@@ -151,6 +157,7 @@ class Verdict:
     not_covered: str = ""
     audits: tuple[Audit, ...] = ()
     mu: float | None = None
+    relation: str = ""
 
     @property
     def measured(self) -> MeasuredCurve | None:

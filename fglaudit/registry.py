@@ -21,7 +21,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from fglaudit.errors import FglauditError, shown, unknown
+from fglaudit.errors import FglauditError, meant, shown, unknown, with_article
 from fglaudit.files import limits
 from fglaudit.plugins.modules import is_loaded, load_file, read_plugin, refuse_without_class
 from fglaudit.plugins.modules import load_files as load_files
@@ -125,14 +125,17 @@ def _checked(kind: str, name: str, cls: Any) -> type[Any]:
     spec = KINDS[kind]
     base = getattr(importlib.import_module("fglaudit.interfaces"), spec.base)
     if not (isinstance(cls, type) and issubclass(cls, base)):
-        raise FglauditError(f"a {kind} must be a subclass of fglaudit.interfaces.{spec.base}; {name} is {cls!r}")
+        raise FglauditError(
+            f"{with_article(kind)} must be a subclass of fglaudit.interfaces.{spec.base}; {name} is {cls!r}"
+        )
     if not is_dataclass(cls) or not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
         raise FglauditError(
-            f"a {kind} must be a frozen dataclass; put @dataclass(frozen=True) on {cls.__name__} ({name})"
+            f"{with_article(kind)} must be a frozen dataclass; put @dataclass(frozen=True) on {cls.__name__} ({name})"
         )
     if abstract := getattr(cls, "__abstractmethods__", None):
         raise FglauditError(
-            f"a {kind} must implement every method of {spec.base}; {name} lacks {', '.join(sorted(abstract))}"
+            f"{with_article(kind)} must implement every method of {spec.base}; {name} lacks"
+            f" {', '.join(sorted(abstract))}"
         )
     own_name = getattr(cls, "name", None)
     if not isinstance(own_name, str) or not own_name:
@@ -235,8 +238,8 @@ def _coerce(value: Any, hint: Any, what: str) -> Any:
 
     def refuse(reason: str) -> FglauditError:
         wanted = getattr(hint, "__name__", None) if isinstance(hint, type) else str(hint).replace("typing.", "")
-        one = "give one value (the defenses of a suite take several, as {sweep: [...]})"
-        fix = one if isinstance(value, list) and isinstance(hint, type) else "change it"
+        single = "give one value (the defenses of a suite take several, as {sweep: [...]})"
+        fix = single if isinstance(value, list | Mapping) and isinstance(hint, type) else "change it"
         return FglauditError(f"{what} must be {wanted}; got {shown(value)} ({type(value).__name__}): {reason}; {fix}")
 
     if (kind := _listed_kind(hint)) is not None and isinstance(value, list | tuple):
@@ -277,7 +280,8 @@ def named(kind: str, entry: Any, what: str) -> Any:
     if not isinstance(entry, Mapping):
         return _checked_instance(kind, entry, what)
     if not isinstance(name := entry.get("name"), str):
-        raise FglauditError(f"{what}: a {kind} needs a name; known: {', '.join(names(kind))}")
+        keys = f"; got the keys {', '.join(map(shown, entry))}{meant(entry, 'name')}" if entry else ""
+        raise FglauditError(f"{what}: {with_article(kind)} needs a name{keys}; known: {', '.join(names(kind))}")
     return build(kind, name, {key: value for key, value in entry.items() if key != "name"}, what)
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from fglaudit.reports.figures import NUM_COLOURS, PATHS, SHAPES
 
@@ -123,18 +123,43 @@ def _references(lines: Sequence[Line], frame: _Frame, covered: Sequence[Box]) ->
     for number, line in enumerate(lines):
         x = frame.px(line.x)
         others = [*covered, *names, *drawn[:number], *drawn[number + 1 :]]
-        top = low - 6 - 6.3 * len(line.text)
-        left, right = (x - 16, top, x - 1, low - 6), (x + 1, top, x + 16, low - 6)
+        said = _broken(line.text, low - 6 - frame.top)
+        top, wide = low - 6 - _LETTER * max(map(len, said)), 15 + 13 * (len(said) - 1)
+        left, right = (x - 1 - wide, top, x - 1, low - 6), (x + 1, top, x + 1 + wide, low - 6)
         hidden, otherwise = (sum(_shared(side, box) for box in others) for side in (left, right))
         turned = otherwise < hidden and right[2] < frame.width
         names.append(right if turned else left)
         parts.append(Markup('<path class="reference" d="M{0:.1f} {1}V{2}"/>').format(x, frame.top, low))
+        # Of several lines the last stands beside the dashes on the left, the first on the right.
+        first = "1.1" if turned else f"-{0.35 + 1.15 * (len(said) - 1):g}".replace("0.", ".", 1)
         parts.append(
             Markup(
                 '<text class="reference-name" transform="translate({:.1f} {}) rotate(-90)" dy="{}em">{}</text>'
-            ).format(x, low - 6, "1.1" if turned else "-.35", line.text)
+            ).format(
+                x,
+                low - 6,
+                first,
+                Markup('<tspan x="0" dy="1.15em">').join(map(escape, said)) + _CLOSED * (len(said) - 1),
+            )
         )
     return parts, names
+
+
+_LETTER = 6.3
+"""Pixels of a letter of a line's name, a little more than the mean."""
+_CLOSED = Markup("</tspan>")
+
+
+def _broken(text: str, room: float) -> list[str]:
+    """Return ``text`` in as few lines as fit into ``room`` pixels each, broken between words."""
+    most, lines = max(int(room / _LETTER), 1), [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and len(longer) > most:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
 
 
 def _axes(frame: _Frame) -> list[Markup]:

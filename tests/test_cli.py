@@ -225,3 +225,26 @@ def test_ray_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setitem(sys.modules, "ray", None)
     assert call("run", "small.yaml", "--engine", "ray") == 2
     assert "pip install 'fglaudit[ray]'" in capsys.readouterr().err
+
+
+def test_list_without_a_kind_counts_them_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("list") == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    kinds = {kind: int(count) for kind, count, *_ in lines}
+    assert list(kinds) == ["protocols", "attacks", "defenses", "servers", "datasets", "partitions", "suites"]
+    assert kinds["attacks"] == len(registry.names("attack")) and kinds["suites"] == len(embedded())
+    assert all(line[2:] == ["fglaudit", "list", line[0]] for line in lines)
+
+
+def test_what_an_embedded_suite_lacks_is_changed_in_a_copy(capsys: pytest.CaptureFixture[str]) -> None:
+    x, y = np.eye(8, dtype="float32"), np.arange(8) % 2
+    np.savez("tiny.npz", x=x, y=y, edge_index=np.array([[0, 1, 2, 3], [1, 2, 3, 4]]))
+    copy = "fglaudit show quickstart > my_suite.yaml"
+    for options in ([], ["--dry-run"]):
+        assert call("run", "quickstart", "--dataset", "tiny.npz", "--out", "r", *options) == 2
+        error = capsys.readouterr().err
+        assert "lower clients" in error and copy in error
+    text = embedded()["quickstart"]
+    Path("mine.yaml").write_text(text)
+    assert call("run", "mine.yaml", "--dataset", "tiny.npz", "--out", "r") == 2
+    assert "lower clients" in (error := capsys.readouterr().err) and "my_suite.yaml" not in error

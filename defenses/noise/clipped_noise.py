@@ -16,7 +16,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fglaudit.context import Context
+from fglaudit.context import Context, check_unit
 from fglaudit.defenses.noise.clips import features_of, not_bounded_by_clips
 from fglaudit.defenses.noise.noisy_messages import NoiseSession, release_named
 from fglaudit.errors import FglauditError, unknown
@@ -55,6 +55,7 @@ class ClippedNoise(Defense):
         check_budget(self.epsilon, self.delta, pure=self.mechanism == "laplace")
         check_clip(self.clip)
         payload_type(self.on)
+        check_unit(self.name, self.unit)
 
     def unsupported(self, context: Context) -> str | None:
         release = release_named(context, self.on)

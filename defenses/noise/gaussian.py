@@ -20,7 +20,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.context import Context, Release
+from fglaudit.context import Context, Release, check_unit
 from fglaudit.defenses.noise.noisy_messages import NoiseSession, release_named
 from fglaudit.errors import FglauditError
 from fglaudit.facts import ROWS, Clipped, Fact
@@ -112,6 +112,7 @@ class Gaussian(Defense):
         check_budget(self.epsilon, self.delta)
         check_clip(self.clip)
         payload_type(self.on)
+        check_unit(self.name, self.unit)
 
     def unsupported(self, context: Context) -> str | None:
         release = release_named(context, self.on)

@@ -24,7 +24,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.context import Context, Uploads
+from fglaudit.context import Context, Uploads, check_unit
 from fglaudit.defenses.noise.clips import check_clips, features_of, named_releases, not_bounded_by_clips
 from fglaudit.defenses.noise.noisy_messages import NoiseSession
 from fglaudit.errors import FglauditError
@@ -103,6 +103,7 @@ class JointNoise(Defense):
     def __post_init__(self) -> None:
         check_budget(self.epsilon, self.delta)
         check_clips(self.on, self.clip)
+        check_unit(self.name, self.unit)
 
     def unsupported(self, context: Context) -> str | None:
         named = named_releases(context.releases, self.on, self.clip)

@@ -35,7 +35,7 @@ def attack(
     """Attack a saved recording without training again; writes RUN/attacks/NAME, never over the run's own files."""
     import torch
 
-    from fglaudit.execution.display import failures_table
+    from fglaudit.execution.failures import failures_table
     from fglaudit.execution.saved import attack_saved, find, stored_records
     from fglaudit.execution.stored_run import failed_rows
     from fglaudit.reports.console import print_answers

@@ -10,11 +10,20 @@ from fglaudit.errors import unknown
 
 
 def list_names(
-    kind: Annotated[str, typer.Argument(help="protocols, attacks, defenses, servers, datasets, partitions or suites.")],
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            help="protocols, attacks, defenses, servers, datasets, partitions or suites; left out: how many of each."
+        ),
+    ] = None,
 ) -> None:
     """List what a suite can name."""
     from fglaudit.catalog import CATALOG
 
+    if kind is None:
+        for name, section in CATALOG.items():
+            print(f"{name:<{max(map(len, CATALOG))}}  {len(section.entries()):>3}   fglaudit list {name}")
+        return
     if kind not in CATALOG:
         raise unknown("kind of thing to list", kind, CATALOG)
     entries = CATALOG[kind].entries()

@@ -72,10 +72,17 @@ def run(
     """Train, attack and report. The same command continues a run that was stopped; failed cells are tried again."""
     from fglaudit.execution.engine import default_jobs
     from fglaudit.execution.engines import make_engine
+    from fglaudit.execution.preflight import UnfitPartitionError
     from fglaudit.execution.run_folder import check_ours, run_folder
     from fglaudit.execution.shards import Shard
+    from fglaudit.suite.cell import UNKNOWN_HASH
+    from fglaudit.suite.embedded import how_to_copy
     from fglaudit.suite.overrides import load_suite, output_folder, pick_device
     from fglaudit.suite.plugin_files import PluginFile, Trust
+
+    def copied(error: FglauditError) -> FglauditError:
+        copy = how_to_copy(suite)
+        return FglauditError(f"{error}; {copy}") if copy else error
 
     screen = console()
     screen.quiet = quiet
@@ -105,18 +112,27 @@ def run(
     if dry_run:
         from fglaudit.execution.display import print_plan
         from fglaudit.execution.dry_run import FAILS, opened
+        from fglaudit.execution.growing import check_goes_on
 
-        print_plan(screen, resolved, directory)
+        cells = [dataclasses.replace(cell, secret=secret).hash() for cell in resolved.cells()]
+        if UNKNOWN_HASH not in cells:
+            check_goes_on(directory, resolved, cells, sharded=part is not None)
+        print_plan(screen, resolved, directory, secret=secret)
         interrupt()
         lines = []
-        for line in opened(resolved, estimates=not quick):
-            lines.append(printable(line))
-            screen.print(lines[-1], markup=False, highlight=False, soft_wrap=True)
+        try:
+            for line in opened(resolved, estimates=not quick):
+                lines.append(printable(line))
+                screen.print(lines[-1], markup=False, highlight=False, soft_wrap=True)
+        except UnfitPartitionError as error:
+            raise copied(error) from error
         if any(line.startswith(FAILS) for line in lines):
+            if copy := how_to_copy(suite):
+                screen.print(copy, markup=False, highlight=False, soft_wrap=True)
             raise SystemExit(int(ExitCode.FAILED))
         return
 
-    from fglaudit.execution.display import failures_table
+    from fglaudit.execution.failures import failures_table
     from fglaudit.execution.stored_run import failed_rows
     from fglaudit.reports.console import print_answers
     from fglaudit.reports.records import Run
@@ -135,6 +151,8 @@ def run(
             log=log,
             verbose=verbose,
         )
+    except UnfitPartitionError as error:
+        raise copied(error) from error
     except KeyboardInterrupt:
         command = shlex.join(["fglaudit", *sys.argv[1:]])
         print(f"\nstopped; finished cells are kept in {directory}; continue with: {command}", file=sys.stderr)
@@ -150,5 +168,7 @@ def run(
     failed = failed_rows(records)
     if failed:
         screen.print(failures_table(failed))
+        if copy := how_to_copy(suite):
+            screen.print(copy, markup=False, highlight=False, soft_wrap=True)
     screen.print(results(directory), markup=False, highlight=False, soft_wrap=True)
     end(troubles(records, f"tracebacks: {directory / ERRORS}; the same command tries them again"))

@@ -176,6 +176,7 @@ def _verdict(
         not_covered=_not_covered(promise, left),
         audits=tuple(audits),
         mu=_mu(accounted),
+        relation="" if promise.relation is None else promise.relation.value,
     )
 
 

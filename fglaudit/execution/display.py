@@ -1,10 +1,10 @@
-"""What a run prints: progress while it runs, a table of failures at its end; plain lines if there is no terminal."""
+"""What a run prints while it runs, or before: plain lines if there is no terminal."""
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -19,12 +19,14 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
 
+from fglaudit.errors import FglauditError
 from fglaudit.execution.engine import Listener, Running
+from fglaudit.execution.failures import Causes
+from fglaudit.execution.stored_run import read_record
 from fglaudit.execution.worker import Progress as Rounds
 from fglaudit.execution.worker import Task, phase
-from fglaudit.finding import CellRecord, Finding, Status
+from fglaudit.finding import CellRecord, Status
 from fglaudit.suite.cell import Cell, arguments, dataset_name
 from fglaudit.suite.suite import Suite
 
@@ -57,6 +59,7 @@ class PlainProgress(Listener):
         self.console, self.total, self.done = console, total, done
         self.measured, self.begin = 0, time.monotonic()
         self.starts: dict[str, float] = {}
+        self.causes = Causes()
         self.said = time.monotonic()
 
     def __enter__(self) -> PlainProgress:
@@ -77,8 +80,8 @@ class PlainProgress(Listener):
         took = f"{now - self.starts[record.cell]:.1f} s{self._left(now)}"
         text = f"[{self.done}/{self.total}] {cell_label(task.cell)}: {counts(record)} ({took})"
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
-        for row in _first_failure(record):
-            self.console.print(f"    failed: {row.reason}", markup=False, highlight=False, soft_wrap=True)
+        if reason := self.causes.new(record):
+            self.console.print(f"    failed: {reason}", markup=False, highlight=False, soft_wrap=True)
 
     def _left(self, now: float) -> str:
         """Return how long the rest takes if all of it is measured; nothing is known before a cell was."""
@@ -122,6 +125,7 @@ class LiveProgress(Listener):
         )
         self.cells = self.bars.add_task("all", total=total, completed=done, unit="cells")
         self.running: dict[str, TaskID] = {}
+        self.causes = Causes()
 
     def __enter__(self) -> LiveProgress:
         self.bars.start()
@@ -150,41 +154,28 @@ class LiveProgress(Listener):
     def finished(self, task: Task, record: CellRecord) -> None:
         self.bars.remove_task(self.running.pop(task.cell.hash()))
         self.bars.advance(self.cells)
-        for row in _first_failure(record):
+        if reason := self.causes.new(record):
             self.bars.console.print(
-                f"[red]failed[/red] {escape(cell_label(task.cell))}: {escape(row.reason)}", highlight=False
+                f"[red]failed[/red] {escape(cell_label(task.cell))}: {escape(reason)}", highlight=False
             )
 
 
-def _first_failure(record: CellRecord) -> list[Finding]:
-    return [row for row in record.findings if row.status is Status.FAILED][:1]
+def _state(path: Path) -> str:
+    """Return whether a run computes the cell with the record at ``path``: also where it failed, or is damaged."""
+    try:
+        record = read_record(path) if path.exists() else None
+    except FglauditError:
+        record = None
+    if record is None:
+        return "to do"
+    return "failed" if any(row.status is Status.FAILED for row in record.findings) else "finished"
 
 
-def _call(name: str, args: str) -> str:
-    return f"{name} {args.replace(';', ' ')}" if args else name
-
-
-def failures_table(rows: Sequence[Finding]) -> Table:
-    """Return the failed cells with their reasons, equal ones together."""
-    table = Table(title="Failed", title_justify="left", title_style="red")
-    for column in ("cell", "what", "rows", "reason"):
-        table.add_column(column, overflow="fold")
-    groups: dict[tuple[str, str, str], int] = defaultdict(int)
-    for row in rows:
-        what = (
-            f"{row.dataset} {_call(row.protocol, row.protocol_args)}, {_call(row.defense, row.defense_args)}, seed"
-            f" {row.seed}"
-        )
-        groups[row.cell, what, row.reason] += 1
-    for (cell, what, reason), count in groups.items():
-        table.add_row(cell, escape(what), str(count), escape(reason))
-    return table
-
-
-def print_plan(console: Console, suite: Suite, directory: Path) -> None:
+def print_plan(console: Console, suite: Suite, directory: Path, *, secret: bool = False) -> None:
     """Say what a run would compute. Nothing is written."""
-    cells = suite.cells()
-    finished = {cell.hash() for cell in cells if (directory / "cells" / f"{cell.hash()}.json").exists()}
+    cells = [replace(cell, secret=secret) for cell in suite.cells()]
+    states = {cell.hash(): _state(directory / "cells" / f"{cell.hash()}.json") for cell in cells}
+    finished = sum(state == "finished" for state in states.values())
     rows = sum(len(cell.observers) * len(cell.attacks) for cell in cells)
     attacks = "the attacks that read what each protocol sends" if suite.all_attacks else f"{len(suite.attacks)} attacks"
     observers = ", ".join("+".join(o.parties) for o in suite.observers)
@@ -192,11 +183,8 @@ def print_plan(console: Console, suite: Suite, directory: Path) -> None:
         f"suite {suite.name}: {len(cells)} cells x {len(suite.observers)} observers x {attacks} = {rows} rows",
         f"observers: {observers}",
         f"attacks: {', '.join(attack.name for attack in suite.attacks)}",
-        f"output: {directory}" + (f" ({len(finished)} cells have a record there)" if finished else ""),
-        *(
-            f"{cell.hash()}  {'finished' if cell.hash() in finished else 'to do   '}  {cell_label(cell)}"
-            for cell in cells
-        ),
+        f"output: {directory}" + (f" ({finished} cells are finished there)" if finished else ""),
+        *(f"{cell.hash()}  {states[cell.hash()]:8}  {cell_label(cell)}" for cell in cells),
     ]
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -14,6 +14,10 @@ LARGE = ("ogbn-arxiv", "ogbn-products")
 cells."""
 
 
+class UnfitPartitionError(FglauditError):
+    """A partition of the suite does not fit its data: the suite is to be changed."""
+
+
 @dataclass
 class DataCheck:
     """What was found.
@@ -33,7 +37,8 @@ def check_data(suite: Suite) -> DataCheck:
     """Load every data set of ``suite`` once, each in a process of its own unless it is small.
 
     Raises:
-        FglauditError: missing or corrupt files, a user's graph that breaks a rule, more clients than nodes.
+        FglauditError: missing or corrupt files, a user's graph that breaks a rule.
+        UnfitPartitionError: more clients than nodes, or not those that the graph names.
     """
     result = DataCheck()
     for number, spec in enumerate(suite.datasets):
@@ -54,5 +59,5 @@ def check_data(suite: Suite) -> DataCheck:
             try:
                 partition.check(found.name, found.nodes, found.clients)
             except FglauditError as error:
-                raise FglauditError(f"partitions[{i}]: {error}") from error
+                raise UnfitPartitionError(f"partitions[{i}]: {error}") from error
     return result

@@ -33,15 +33,15 @@ from filelock import FileLock, Timeout
 
 from fglaudit import __version__, registry
 from fglaudit.errors import FglauditError
+from fglaudit.execution.growing import FIX, RULE, grows
 from fglaudit.execution.plan import Planned
-from fglaudit.execution.run_folder import CONFIRMED, check_ours, free_name, run_folder
+from fglaudit.execution.run_folder import check_ours, free_name, run_folder
 from fglaudit.execution.shards import WAIT_SECONDS, Shard, check_none, held
 from fglaudit.execution.stored_record import Made, damaged, record_text
 from fglaudit.execution.stored_run import OTHER, Manifest, is_there, no_cycles_sought, read_manifest, read_stored
 from fglaudit.files.own import (
     TEMPORARY,
     make_folder,
-    read_own,
     reason,
     remove_tree,
     write_atomic,
@@ -265,8 +265,8 @@ def _continue(store: RunStore) -> Manifest | None:
     whole."""
     manifest = None
     directory = store.directory
-    rule = f"a folder holds one run of one suite; {directory} holds"
-    fix = "use another --out, or delete the folder"
+    rule = f"{RULE}; {directory} holds"
+    fix = FIX
     if not is_there(directory / "run.json"):
         old = _made_of_records(store)
     else:
@@ -277,11 +277,7 @@ def _continue(store: RunStore) -> Manifest | None:
             old = _made_of_records(store)
         else:
             old = manifest.made
-            if old.version == __version__ and [planned.cell for planned in manifest.plan] != list(store.cells):
-                if not _grown(store, manifest):
-                    raise FglauditError(
-                        f"{rule} another one ({manifest.suite}: {_difference(directory, store.suite)}); {fix}"
-                    )
+            if grows(directory, store.suite, list(store.cells), manifest, sharded=store.shard is not None):
                 manifest = None  # the plan is written anew
     if old is None:
         return None
@@ -297,27 +293,6 @@ def _continue(store: RunStore) -> Manifest | None:
     return manifest
 
 
-def _grown(store: RunStore, manifest: Manifest) -> bool:
-    """Whether the run is one of the same suite with fewer seeds: its cells stay, the others are computed.
-
-    Not where settings were confirmed, which is done on seeds that the run did not have, and not by a shard, since
-    others may be at work on the smaller plan.
-    """
-    if store.shard is not None or is_there(store.directory / CONFIRMED):
-        return False
-    if not {planned.cell for planned in manifest.plan} <= set(store.cells):
-        return False
-    return {**_stored_suite(store.directory), "seeds": ()} == {**store.suite.resolved(), "seeds": ()}
-
-
-def _stored_suite(directory: Path) -> dict[str, Any]:
-    """Return ``suite.yaml`` of a run; empty where it cannot be read."""
-    try:
-        return dict(yaml.safe_load(read_own(directory / "suite.yaml", "", "")))
-    except (FglauditError, yaml.YAMLError, TypeError, ValueError, RecursionError):
-        return {}
-
-
 def _made_of_records(store: RunStore) -> Made | None:
     """Return what the first readable record was made with: ``run.json`` is lost, and its cells must not be mixed with
     others."""
@@ -325,9 +300,3 @@ def _made_of_records(store: RunStore) -> Made | None:
         with contextlib.suppress(FglauditError):
             return read_stored(store.record_path(cell))[1]
     return None
-
-
-def _difference(directory: Path, suite: Suite) -> str:
-    """Name the first key that differs between the stored suite and this one."""
-    old, new = _stored_suite(directory), suite.resolved()
-    return f"{next((key for key in new if key != 'datasets' and old.get(key) != new[key]), 'datasets')} differ"

@@ -15,7 +15,7 @@ from typing import Any
 from fglaudit.errors import FglauditError, shown
 from fglaudit.files.own import stamped, unstamped
 from fglaudit.finding import NO, YES, CellRecord, Finding, Status
-from fglaudit.guarantees import Audit, FieldState, MeasuredCurve, Outcome, Verdict, Word
+from fglaudit.guarantees import RELATIONS, Audit, FieldState, MeasuredCurve, Outcome, Verdict, Word
 from fglaudit.quantities.row_examples import RowExample
 from fglaudit.scoring.clusters import PairedClusters
 
@@ -138,7 +138,9 @@ def _check_guarantee(verdict: Any, states: Any) -> None:
         _demand(_is_mapping(row, str) and row.keys() == _STATE, "fields", row)
     if verdict is None:
         return
-    _demand(isinstance(verdict, dict) and verdict.keys() == _VERDICT.keys(), "verdict", verdict)
+    _demand(isinstance(verdict, dict), "verdict", verdict)
+    verdict = {"relation": "", **verdict}  # which older records lack
+    _demand(verdict.keys() == _VERDICT.keys(), "verdict", verdict)
     _demand(isinstance(verdict["audits"], (list, tuple)), "audits", verdict["audits"])
     _demand(
         isinstance(verdict["covers"], (list, tuple)) and all(isinstance(name, str) for name in verdict["covers"]),
@@ -215,7 +217,12 @@ _OPTIONAL = frozenset(f.name for f in fields(Finding) if str(f.type).endswith("N
 _TEXT = frozenset(f.name for f in fields(Finding) if f.type == "str") - {"guarantee", "succeeds_weakened"}
 _STATE = {f.name for f in fields(FieldState)}
 _VERDICT = {f.name: _column(f.name, str(f.type)) for f in fields(Verdict)}
-_VERDICT |= {"word": _one_of(Word), "audits": lambda value: True, "covers": lambda value: True}
+_VERDICT |= {
+    "word": _one_of(Word),
+    "audits": lambda value: True,
+    "covers": lambda value: True,
+    "relation": lambda value: value in ("", *RELATIONS),
+}
 _AUDIT = {f.name: _column(f.name, str(f.type)) for f in fields(Audit)} | {
     "outcome": _one_of(Outcome),
     "measured": lambda value: value is None or isinstance(value, dict),

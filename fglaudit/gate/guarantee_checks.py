@@ -12,6 +12,7 @@ from fglaudit.gate.askable import observer_names
 from fglaudit.gate.check import Check
 from fglaudit.gate.naming import name_one
 from fglaudit.gate.policy import MOST_DELTA, Epsilon
+from fglaudit.gate.relations import ANY, Worth, worth
 from fglaudit.guarantees import Verdict, Word
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.summary import Setting
@@ -32,18 +33,21 @@ def guarantee_checks(
 
 
 def _epsilon(trained: Sequence[Setting], want: Epsilon, labels: Labels) -> Check:
-    wanted = f"{want.guarantee}, at most {want.max:g} per {want.unit}"
-    largest, where = 0.0, ""
+    asked = want.asked_relation
+    of = "" if asked == ANY else f" {asked} (epsilon.relation)"
+    wanted = f"{want.guarantee}, at most {want.max:g} per {want.unit}{of}"
+    largest, where, note = 0.0, "", ""
     for setting in trained:
         for record in setting.records:
-            value, trouble = _stated(record.verdict, want)
-            if trouble:
-                return Check("epsilon", wanted, f"{trouble} ({name_one(setting, labels)})", False)
-            if value >= largest:
-                largest, where = value, name_one(setting, labels)
+            found = _stated(record.verdict, want)
+            if found.trouble:
+                return Check("epsilon", wanted, f"{found.trouble} ({name_one(setting, labels)})", False)
+            if found.epsilon >= largest:
+                largest, where, note = found.epsilon, name_one(setting, labels), found.note
     if not trained:
         return Check("epsilon", wanted, "nothing was trained", False)
-    return Check("epsilon", wanted, f"{largest:.4g} ({where})", largest <= want.max)
+    said = f"{largest:.4g} ({where}){f': {note}' if note else ''}"
+    return Check("epsilon", wanted, said, largest <= want.max)
 
 
 def _delta(trained: Sequence[Setting], want: Epsilon, labels: Labels) -> Check:
@@ -56,9 +60,10 @@ def _delta(trained: Sequence[Setting], want: Epsilon, labels: Labels) -> Check:
     largest, where = 0.0, ""
     for setting in trained:
         for record in setting.records:
-            delta = None if record.verdict is None else record.verdict.delta
-            if delta is None:
+            if record.verdict is None or record.verdict.delta is None:
                 return Check("delta", wanted, f"a guarantee that names none ({name_one(setting, labels)})", False)
+            found = _stated(record.verdict, want)
+            delta = record.verdict.delta if found.trouble else found.delta
             nodes = record.nodes
             if want.delta is None and delta * nodes >= 1:
                 return Check("delta", wanted, f"{delta:g} with {nodes} nodes ({name_one(setting, labels)})", False)
@@ -91,17 +96,18 @@ def _covered(trained: Sequence[Setting], want: Epsilon, named: Sequence[str], la
     return Check("covered", wanted, "all of them" if trained else "nothing was trained", bool(trained))
 
 
-def _stated(verdict: Verdict | None, want: Epsilon) -> tuple[float, str]:
-    """Return the epsilon that counts, or why none does."""
+def _stated(verdict: Verdict | None, want: Epsilon) -> Worth:
+    """Return the epsilon and the delta that count, or why none does."""
     if verdict is None:
-        return 0.0, "no guarantee was judged"
+        return Worth(trouble="no guarantee was judged")
     enough = {Word.VERIFIED} | ({Word.CLAIMED} if want.guarantee == "claimed" else set())
     if verdict.word not in enough:
-        return 0.0, f"the guarantee is {verdict.word}{f': {verdict.reason}' if verdict.reason else ''}"
+        return Worth(trouble=f"the guarantee is {verdict.word}{f': {verdict.reason}' if verdict.reason else ''}")
     values = [v for v in (verdict.epsilon, verdict.claimed) if v is not None]
     value = verdict.epsilon if verdict.word is Word.VERIFIED else max(values, default=None)
     if value is None:
-        return 0.0, f"a {verdict.word} guarantee without an epsilon"
+        return Worth(trouble=f"a {verdict.word} guarantee without an epsilon")
     if verdict.unit != want.unit:
-        return 0.0, f"the guarantee is per {verdict.unit or 'unit that it does not name'}"
-    return value, ""
+        return Worth(trouble=f"the guarantee is per {verdict.unit or 'unit that it does not name'}")
+    mu = verdict.mu if value == verdict.epsilon else None
+    return worth(value, verdict.delta or 0.0, mu, verdict.relation, want.asked_relation)

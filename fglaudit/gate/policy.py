@@ -58,6 +58,9 @@ class Epsilon(_Strict):
         of nodes.
     guarantee: the least that must be said of it.
     unit: what the guarantee is about.
+    relation: what may happen to one record between the data sets that epsilon compares; an epsilon for less counts as
+        what it is worth for that, see :mod:`fglaudit.gate.relations`. "any" takes every epsilon as it stands. Left out:
+        "replaced", of an edge "added or removed".
     against: observers whom it must hold against; empty: those that the policy names under ``observers``, or where it
         names none all of the run.
     """
@@ -66,7 +69,13 @@ class Epsilon(_Strict):
     delta: float | None = Field(default=None, ge=0, lt=1)
     guarantee: Literal["verified", "claimed"] = "verified"
     unit: Literal["feature", "node", "reporting node", "edge", "client"]
+    relation: Literal["replaced", "zeroed out", "added or removed", "any"] | None = None
     against: list[str] = Field(default=[])
+
+    @property
+    def asked_relation(self) -> str:
+        """The relation that is asked for, also where it is left out. An edge is there or not: nothing replaces it."""
+        return self.relation or ("added or removed" if self.unit == "edge" else "replaced")
 
 
 class Allow(_Strict):

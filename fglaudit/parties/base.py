@@ -35,6 +35,16 @@ class Behaviour(ABC):
     name: ClassVar[str]
     shown: ClassVar[tuple[str, ...]] = ()
 
+    @property
+    def least_clients(self) -> int:
+        """How many clients a partition must have for this behaviour to exist."""
+        return 1
+
+    @property
+    def least_rounds(self) -> int:
+        """How many rounds a protocol must train for this behaviour to exist."""
+        return 1
+
     def unsupported(self, protocol: FederatedProtocol, graph: FederatedGraph) -> str | None:
         """Return why this behaviour is impossible here, or None. The cell is then `not-applicable`."""
         return None

@@ -74,6 +74,10 @@ class CraftedWeights(Behaviour):
         if self.rounds < 1:
             raise FglauditError(f"crafted-weights needs rounds >= 1; got {self.rounds}; raise it")
 
+    @property
+    def least_rounds(self) -> int:
+        return self.rounds + 1
+
     def unsupported(self, protocol: FederatedProtocol, graph: FederatedGraph) -> str | None:
         if isinstance(protocol, GFLAPPNP):
             if protocol.variant == "v2":

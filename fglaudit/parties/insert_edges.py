@@ -40,6 +40,10 @@ class InsertEdges(Behaviour):
             if getattr(self, name) < least:
                 raise FglauditError(f"insert-edges needs {name} >= {least}; got {getattr(self, name)}; raise it")
 
+    @property
+    def least_clients(self) -> int:
+        return self.client + 1
+
     def unsupported(self, protocol: FederatedProtocol, graph: FederatedGraph) -> str | None:
         if self.client >= graph.num_clients:
             return f"insert-edges names client {self.client}; the last one is client {graph.num_clients - 1}"

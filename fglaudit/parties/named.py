@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from fglaudit.errors import FglauditError, shown, unknown
+from fglaudit.errors import FglauditError, meant, shown, unknown
 from fglaudit.parties import HONEST, SERVERS
 from fglaudit.parties.base import Behaviour
 from fglaudit.registry import construct
@@ -23,7 +23,8 @@ def behaviour(entry: str | Mapping[str, Any], where: str = "server") -> Behaviou
     if name == HONEST and not fields:
         return None
     if not isinstance(name, str):
-        raise FglauditError(f"{where}: a behaviour needs a name; got {shown(entry)}; write e.g. honest")
+        slip = meant(fields, "name")
+        raise FglauditError(f"{where}: a behaviour needs a name; got {shown(entry)}{slip or '; write e.g. honest'}")
     if name == HONEST:
         raise FglauditError(f"{where}: honest parties have no fields; got {shown(fields)}; remove them")
     if name not in SERVERS:

@@ -40,6 +40,10 @@ class RepeatModels(Behaviour):
         if self.rounds < 2:
             raise FglauditError(f"repeat-models needs rounds >= 2; got {self.rounds}; raise it")
 
+    @property
+    def least_rounds(self) -> int:
+        return self.rounds
+
     def unsupported(self, protocol: FederatedProtocol, graph: FederatedGraph) -> str | None:
         if not isinstance(protocol, FedGCN):
             return f"repeat-models sends FedGCN's first model again, not that of {protocol.name}"

@@ -42,6 +42,10 @@ class RepeatPretraining(Behaviour):
         if self.clients < 1:
             raise FglauditError(f"repeat-pretraining needs clients >= 1; got {self.clients}; raise it")
 
+    @property
+    def least_clients(self) -> int:
+        return self.clients
+
     def unsupported(self, protocol: FederatedProtocol, graph: FederatedGraph) -> str | None:
         if not isinstance(protocol, FedGCN) or protocol.hops == 0:
             return f"repeat-pretraining repeats FedGCN's sums; {protocol.name} sends none before training"

@@ -12,7 +12,9 @@ from fglaudit.errors import FglauditError, shown
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Attack, FederatedProtocol
 from fglaudit.observers import ObserverSpec
+from fglaudit.parties.base import Behaviour
 from fglaudit.partition import PartitionSpec
+from fglaudit.registry import is_stand_in
 
 
 def check_observers(observers: Sequence[ObserverSpec], partitions: Sequence[PartitionSpec]) -> None:
@@ -31,6 +33,30 @@ def check_observers(observers: Sequence[ObserverSpec], partitions: Sequence[Part
                         f"{where}: an observing client must exist in every partition; {shown(party)} does not, the"
                         f" clients of {partition.scheme} are client:0 ... client:{count - 1}"
                     )
+
+
+def check_servers(
+    servers: Sequence[Behaviour | None], partitions: Sequence[PartitionSpec], protocols: Sequence[FederatedProtocol]
+) -> None:
+    """Raise :class:`FglauditError` for a party that breaks the rules and cannot: a client that a partition lacks, or
+    more rounds than any protocol trains. Its cells would all be not applicable, and the run none the wiser."""
+    longest = 0 if any(map(is_stand_in, protocols)) else max(protocol.num_rounds for protocol in protocols)
+    for i, behaviour in enumerate(servers):
+        if behaviour is None:
+            continue
+        where = f"server[{i}] {behaviour.name}"
+        for partition in partitions:
+            count = known_clients(partition)
+            if count is not None and behaviour.least_clients > count:
+                raise FglauditError(
+                    f"{where}: needs at least {behaviour.least_clients} clients in every partition; {partition.scheme}"
+                    f" has {count} (client:0 ... client:{count - 1}); name another client, or raise clients"
+                )
+        if longest and behaviour.least_rounds > longest:
+            raise FglauditError(
+                f"{where}: needs a protocol of at least {behaviour.least_rounds} rounds; the longest of this suite has"
+                f" {longest}; raise its rounds, or lower those of {behaviour.name}"
+            )
 
 
 def check_attacks(attacks: Sequence[Attack]) -> None:

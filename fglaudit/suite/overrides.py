@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from fglaudit import registry
-from fglaudit.errors import FglauditError, shown, unknown
+from fglaudit.errors import FglauditError, meant, shown, unknown
 from fglaudit.files import limits
 from fglaudit.files.user import is_folder
 from fglaudit.interfaces import Attack
@@ -104,7 +104,8 @@ def named_attacks(texts: Sequence[str]) -> list[Attack]:
     for text in texts:
         entry = parse(text, "--attack") if text.lstrip().startswith("{") else {"name": text}
         if not isinstance(name := entry.pop("name", None), str):
-            raise FglauditError(f"--attack needs a name; got {text!r}; write e.g. '{{name: mask-flip}}'")
+            slip = meant(entry, "name")
+            raise FglauditError(f"--attack needs a name; got {text!r}{slip}; write e.g. '{{name: mask-flip}}'")
         attacks.append(registry.build("attack", name, entry, "--attack"))
     try:
         check_attacks(attacks)

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fglaudit import registry
 from fglaudit.datasets import DatasetSpec
-from fglaudit.errors import FglauditError, shown, unknown
+from fglaudit.errors import FglauditError, meant, shown, unknown, with_article
 from fglaudit.files import limits
 from fglaudit.files.user import is_file, read_file, user_path
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
@@ -33,7 +33,7 @@ from fglaudit.parties.base import Behaviour
 from fglaudit.parties.named import behaviour
 from fglaudit.partition import PartitionSpec
 from fglaudit.suite.cell import Cell, describe, server_label, stacked
-from fglaudit.suite.checks import check_attacks, check_observers, check_partition_fits
+from fglaudit.suite.checks import check_attacks, check_observers, check_partition_fits, check_servers
 from fglaudit.suite.embedded import embedded as embedded
 from fglaudit.suite.plugin_files import Trust, check_plugin_files, near_suite
 from fglaudit.suite.stacks import named_parts
@@ -309,7 +309,8 @@ def _resolve(raw: _SuiteFile, relative_to: Path | None, trust: Trust) -> Suite:
                 keys = f"; got the keys {', '.join(map(shown, entry))}" if entry else ""
                 also = ", or the key stack" if kind == "defense" else ""
                 known = ", ".join(registry.names(kind))
-                raise FglauditError(f"{where}: a {kind} needs a name{also}{keys}; known: {known}")
+                slip = meant(entry, "name", *(["stack"] if kind == "defense" else []))
+                raise FglauditError(f"{where}: {with_article(kind)} needs a name{also}{keys}{slip}; known: {known}")
             if ".py:" not in name:
                 return registry.build(kind, name, entry, where)
             found = near_suite(name, relative_to)
@@ -350,6 +351,7 @@ def _resolve(raw: _SuiteFile, relative_to: Path | None, trust: Trust) -> Suite:
             f"a suite may have {limits.ROWS} cells x observers x attacks; got {rows}; split it into several suites"
         )
     check_observers(suite.observers, suite.partitions)
+    check_servers(suite.server, suite.partitions, suite.protocols)
     check_attacks(suite.attacks)
     check_partition_fits(suite.protocols, suite.partitions)
     return suite

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, near_key, unknown
 
 KEY = "sweep"
 MOST = 1000
@@ -46,6 +46,8 @@ def _sweeps(value: Any, place: _Place, where: str) -> Iterator[tuple[_Place, lis
     if isinstance(value, Mapping) and KEY in value:
         yield place, _checked(value, place, where)
     elif isinstance(value, Mapping):
+        if place and not isinstance(place[-1], int) and len(value) == 1 and (slip := near_key(value, KEY)):
+            raise FglauditError(f"{where}: field {_named(place)!r}: {unknown('key', slip, [KEY])}")
         for key, inner in value.items():
             yield from _sweeps(inner, (*place, str(key)), where)
     elif isinstance(value, list | tuple):

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, unknown
 from fglaudit.federated.node_clients import NodeClients
-from fglaudit.federated.node_progress import Record
+from fglaudit.federated.node_progress import CHOICES, Record
 from fglaudit.federated.problem import check_trainable, pooled
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
@@ -41,6 +41,8 @@ class GradientDescent:
                 raise FglauditError(f"{field} must be at least 1; got {getattr(self, field)}; raise it")
         if self.learning_rate < 0:
             raise FglauditError(f"learning_rate must not be negative; got {self.learning_rate:g}; use 0 or more")
+        if self.choice not in CHOICES:
+            raise unknown("choice", self.choice, CHOICES)
 
     def train(
         self,

@@ -73,6 +73,7 @@ class FedPub(SubgraphProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.require(hidden=1)
         if self.layers != 2:
             raise FglauditError(f"fedpub's network has two graph convolutions; got layers {self.layers}; leave it at 2")
         for field in ("tau", "sparsity", "proximal"):

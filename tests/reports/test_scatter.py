@@ -40,3 +40,15 @@ def test_a_settings_name_keeps_clear_of_a_lines_name() -> None:
     marks = re.findall(r"<g><title>tip</title>.*?translate\(([\d.]+)", drawn(0.2, 0.8, line=0.82))
     where = {name: float(x) for x, name in labels}
     assert where["p1"] < float(marks[1])  # to its right the line's name stands
+
+
+def test_a_lines_name_is_broken_where_the_figure_is_too_low_for_it() -> None:
+    text = "private-reports hops=(4, 8, 16), features-at-home=own-row: features not tested (81.4 %)"
+    points = [Point(0.2, 0.1, 0.0, 1.0, None, 0, 0, "p", "tip")]
+    for height, count in ((380, 3), (1000, 1)):
+        svg = str(scatter(points, "name", 350, height, labelled=False, lines=[Line(0.5, text)]))
+        (name,) = re.findall(r"<text class=.reference-name.*?</text>", svg)
+        lines = [re.sub(r"<[^>]*>", "", part) for part in name.split("<tspan")]
+        lines = [part.rpartition(">")[2] for part in lines]
+        assert len(lines) == count and " ".join(lines) == text
+        assert all(6.3 * len(line) <= height - 46 - 16 - 6 for line in lines)

@@ -107,6 +107,11 @@ def test_a_resolved_suite_with_stacks_and_sweeps_reads_back_to_the_same_cells(tm
         ({"stack": ["none", {"stack": ["none", "gaussian"]}]}, ["part 1", "no stack inside"]),
         ({"stack": ["none", "gaussian"], "name": "mine"}, ["defenses[0]", "stack alone", "name"]),
         ({"name": "stack"}, ["needs a value for parts"]),
+        ({"name": "gaussian", "epsilon": {"swep": [1, 4]}}, ["defenses[0]", "'epsilon'", "did you mean 'sweep'"]),
+        ({"stack": [{"name": "gaussian", "clip": {"Sweeps": [1]}}, "none"]}, ["stack[0].clip", "did you mean 'sweep'"]),
+        ({"name": "gaussian", "epsilon": {"values": [1]}}, ["'epsilon' must be float", "{sweep: [...]}"]),
+        ({"stak": ["none", "gaussian"]}, ["the key stack", "did you mean 'stack'"]),
+        ({"stack": [{"nmae": "gaussian"}, "none"]}, ["'parts'[0]", "did you mean 'name'"]),
         ({"name": "gaussian", "epsilon": [1, 4]}, ["'epsilon' must be float", "{sweep: [...]}"]),
     ],
 )

@@ -110,6 +110,18 @@ def test_yaml_on_is_a_key_and_exponents_are_numbers() -> None:
         ({"server": [{"name": "crafted-weights", "rounds": 0}]}, ["server[0]", "rounds >= 1", "0"]),
         ({"server": [{"name": "insert-edges", "clients": 0}]}, ["server[0]", "did you mean 'client'"]),
         ({"server": ["honest", {"name": "honest"}]}, ["server", "differ"]),
+        ({"server": [{"nam": "insert-edges"}]}, ["server[0]", "did you mean 'name'"]),
+        ({"server": [{"name": "insert-edges", "client": 3}]}, ["server[0]", "at least 4 clients", "client:2"]),
+        ({"server": [{"name": "repeat-pretraining", "clients": 4}]}, ["server[0]", "at least 4 clients"]),
+        ({"server": [{"name": "crafted-weights", "rounds": 2}]}, ["server[0]", "at least 3 rounds", "has 2"]),
+        ({"server": [{"name": "repeat-models", "rounds": 3}]}, ["server[0]", "at least 3 rounds", "has 2"]),
+        ({"defenses": [{"name": "gaussian", "unit": "row"}]}, ["defenses[0]", "unit of gaussian 'row'", "node"]),
+        ({"defenses": [{"name": "clipped-noise", "unit": "nod"}]}, ["defenses[0]", "did you mean 'node'"]),
+        ({"defenses": [{"name": "joint-noise", "unit": "row"}]}, ["defenses[0]", "unit of joint-noise 'row'"]),
+        ({"protocols": [{"name": "appnp", "choice": "best"}]}, ["protocols[0]", "unknown choice 'best'", "last"]),
+        ({"protocols": [{"name": "graphsage", "choice": "best"}]}, ["protocols[0]", "unknown choice 'best'"]),
+        ({"protocols": [{"name": "fedpub", "hidden": -1}]}, ["protocols[0]", "hidden >= 1", "-1"]),
+        ({"attacks": [{"nam": "subset-sum"}]}, ["attacks[0]", "an attack needs a name", "did you mean 'name'"]),
         ({"record": "some"}, ["record", "'some'"]),
         ({"seeds": [0, 0]}, ["seeds", "differ"]),
         ({"seeds": [-1]}, ["seeds", "-1"]),
@@ -227,4 +239,4 @@ def test_graphs_of_the_user_are_told_apart_by_their_files(tmp_path: Path) -> Non
 
 def test_a_plugin_without_a_name_shows_the_keys_that_are_there() -> None:
     said = refusal(defenses=[{"stak": ["none", "gaussian"]}])
-    assert "a defense needs a name, or the key stack; got the keys 'stak'; known: none" in said
+    assert "a defense needs a name, or the key stack; got the keys 'stak'; did you mean 'stack'?; known: none" in said
