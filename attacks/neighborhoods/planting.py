@@ -21,6 +21,8 @@ from fglaudit.rng import split
 from fglaudit.view import View
 
 _NEIGHBOURHOODS = 256
+_ENUMERATED = 8
+"""Up to so many discrete features all rows there can be are listed; of more the drawn ones are hardly ever alike."""
 
 
 def masked_payload(view: View) -> type[MaskedMatrices] | type[MaskedVectors]:
@@ -62,7 +64,8 @@ def planted_pairs(view: View, rng: torch.Generator, *, alone: bool = False, link
 
     Args:
         alone: foreign nodes without a neighbour are part of it too.
-        linked: the foreign nodes of every two pairs are neighbours of each other; an odd pair is left out.
+        linked: the foreign nodes of every two pairs are neighbours of each other, and no two of them have the same
+            row, by which alone they are told apart; pairs beyond the rows there are, and an odd one, are left out.
     """
     public, n = view.public, view.public.num_nodes
     mine = own_nodes(view)
@@ -70,10 +73,12 @@ def planted_pairs(view: View, rng: torch.Generator, *, alone: bool = False, link
     others = others[torch.randperm(len(others), generator=rng)][:_NEIGHBOURHOODS]
     own = mine.nonzero().squeeze(1)[:_NEIGHBOURHOODS]
     pairs = torch.stack([own[: len(others)], others[: len(own)]])
-    if linked:
-        pairs = pairs[:, : pairs.shape[1] // 2 * 2]
     nodes = others if alone or len(own) == 0 else pairs[1]
     rows = planted_rows(view, nodes, rng)
+    if linked:
+        rows = _distinct(view, rows, rng)
+        pairs, rows = (part[: len(rows) // 2 * 2] for part in (pairs.T, rows))
+        pairs, nodes = pairs.T, pairs[:, 1]
     if public.features is FeatureKind.REAL:
         rows = rows / rows.norm(dim=1, keepdim=True).clamp(min=1)
     x = torch.zeros(n, public.num_features)
@@ -85,3 +90,19 @@ def planted_pairs(view: View, rng: torch.Generator, *, alone: bool = False, link
     outer = pairs[1].view(-1, 2).T if linked else None
     planted, edges = planted_graph(view, pairs, inner_edges=False, outer_edges=outer)
     return PlantedPairs(planted, planted_federation(view, x, edges, owner, rng), pairs, nodes, rows)
+
+
+def _distinct(view: View, rows: Tensor, rng: torch.Generator) -> Tensor:
+    """Return rows [R', F] no two of which are the same in messages, at most as many as ``rows`` [R, F]."""
+    features = view.public.num_features
+    if view.public.features is FeatureKind.REAL:  # longer ones would lose their length, and a single feature all else
+        length = 0.5 + 0.5 * torch.rand(len(rows), 1, generator=rng)
+        shortened: Tensor = rows / rows.norm(dim=1, keepdim=True).clamp(min=1e-12) * length
+        return shortened
+    if features > _ENUMERATED:
+        number = torch.unique(rows, dim=0, return_inverse=True)[1]
+        first = torch.full_like(number, len(rows)).scatter_reduce(0, number, torch.arange(len(rows)), "amin")
+        return rows[first[first < len(rows)].sort().values]
+    codes = 1 + torch.randperm(2**features - 1, generator=rng)[: len(rows)]
+    bits = (codes[:, None] >> torch.arange(features) & 1).float()
+    return bits / bits.sum(1, keepdim=True) if view.public.features is FeatureKind.SCALED_BINARY else bits
