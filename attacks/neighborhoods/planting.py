@@ -7,16 +7,23 @@ The messages are those of the protocol on this graph, without a defense.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import own_nodes
-from fglaudit.adversary.planting import dealt, planted_federation, planted_graph, planted_rows, rehearsed
+from fglaudit.adversary.planting import (
+    MemoryMessages,
+    dealt,
+    planted_federation,
+    planted_graph,
+    planted_rows,
+    rehearsed,
+)
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Planted
-from fglaudit.payloads import MaskedMatrices, MaskedVectors, Payload, RawFeatures
+from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, MessageBatch, Payload, RawFeatures
 from fglaudit.rng import split
 from fglaudit.view import View
 
@@ -52,11 +59,26 @@ def plant_masked_pairs(view: View, rng: torch.Generator, payload: type[Payload] 
     """Return the problem described in the module docstring, sent as ``payload``.
 
     Args:
-        payload: :class:`MaskedMatrices`, :class:`MaskedVectors` or :class:`RawFeatures`.
+        payload: :class:`MaskedMatrices` or :class:`MaskedVectors`.
     """
     rng = split(rng, "plant")
-    planted = planted_pairs(view, rng, alone=payload is RawFeatures)
+    planted = planted_pairs(view, rng)
     return Planted(rehearsed(planted.view, planted.graph, [payload], rng), planted.rows, planted.nodes)
+
+
+def plant_raw_rows(view: View, rng: torch.Generator) -> Planted:
+    """Return rows of others as they are, a message each.
+
+    They are not rehearsed: which rows are sent, to whom and in which round is each protocol's own affair.
+    """
+    planted = planted_pairs(view, split(rng, "plant"), alone=True)
+    nodes, receiver = planted.nodes, view.observer.clients[0] if view.own else SERVER
+    place = torch.full((view.public.num_nodes,), -1)
+    for client, held in enumerate(planted.graph.clients):
+        place[held] = client
+    rows, splits = RawFeatures(nodes, planted.rows), torch.arange(len(nodes) + 1)
+    sent = MessageBatch(0, place[nodes], torch.full_like(nodes, receiver), rows, splits)
+    return Planted(replace(planted.view, messages=MemoryMessages((sent,))), planted.rows, nodes)
 
 
 def planted_pairs(view: View, rng: torch.Generator, *, alone: bool = False, linked: bool = False) -> PlantedPairs:
