@@ -20,7 +20,7 @@ from fglaudit.attacks.jacobians.encoder import Model
 
 _NUMBERS_AT_ONCE = 1 << 24
 _STEPS_PER_LEVEL = 6
-_FITS = 4.0
+FITS = 4.0
 """Largest root mean square residual, in standard deviations, of a row that explains its node's representations."""
 
 
@@ -45,7 +45,7 @@ class Inverted:
     @property
     def fits(self) -> Tensor:
         """Whether the solver found a row that explains the representations [N]."""
-        return self.residual <= _FITS
+        return self.residual <= FITS
 
 
 def invert_encoder(
@@ -153,7 +153,7 @@ def _invert(
             cost = torch.where(better, value, cost)
             damping = torch.where(better, damping / 10, damping * 4).clamp(1e-15, 1e6)
         _, predicted = _forward(rows, encoder)
-        fits = (hidden - clipped(predicted, encoder.clip)).square().mean((1, 2)).sqrt() <= _FITS * allowed
+        fits = (hidden - clipped(predicted, encoder.clip)).square().mean((1, 2)).sqrt() <= FITS * allowed
         kept = torch.where(fits[:, None], rows, kept)
         level = torch.where(fits, allowed, level)
     slope, misfit = _linearised(hidden, error, kept, encoder)

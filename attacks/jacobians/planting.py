@@ -53,6 +53,7 @@ _NODES = 64
 _NODES_WITH_JACOBIANS = 32
 _MOST_SAMPLES = 6
 _SAMPLES_SEEN_BY_SERVER = 3
+_FEW_FEATURES = 6
 
 
 def plant_encoder_run(view: View, rng: torch.Generator, *, jacobians: bool = True) -> Planted:
@@ -72,6 +73,8 @@ def plant_encoder_run(view: View, rng: torch.Generator, *, jacobians: bool = Tru
     pairs = torch.stack([receivers, others[: len(receivers)]])
     targets = (others if len(receivers) == 0 else pairs[1]).sort().values
     shown, samples = _samples(view, len(targets)) if jacobians else (torch.ones_like(targets), torch.ones_like(targets))
+    if _samples_alike(view):
+        shown, samples = torch.ones_like(shown), torch.ones_like(samples)
     owners = torch.arange(len(targets)).repeat_interleave(shown)
     rows = _rows(view, targets[owners], rng)
     planted, edges = planted_graph(view, pairs, inner_edges=False)
@@ -115,6 +118,16 @@ def _samples(view: View, count: int) -> tuple[Tensor, Tensor]:
         return samples, samples
     samples = torch.full((count,), view.own[0].x.shape[1] if view.own[0].x.dim() == 3 else 1)
     return samples.clamp(max=_MOST_SAMPLES), samples
+
+
+def _samples_alike(view: View) -> bool:
+    """Whether there are so few rows that samples drawn for one node often are one and the same, or parallel.
+
+    Such samples are one row to whoever reads Jacobians; an observer without a node then gets one sample of each.
+    """
+    public = view.public
+    few = 1 if public.features is FeatureKind.REAL else _FEW_FEATURES
+    return not view.own and public.num_features <= few
 
 
 def _rows(view: View, nodes: Tensor, rng: torch.Generator) -> Tensor:

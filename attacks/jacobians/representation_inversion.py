@@ -6,7 +6,8 @@ encoder's weights of every round, so that R rounds give (R + 1) C equations for 
 moves they would be worth C numbers; training moves it, and how far it moves decides how much of the row the equations
 determine. Rows that the solver could not fit, and rows that fit but are not determined, are returned as guesses and
 never claimed: a solver that fails is no evidence of protection. What the defense does to representations (clips, noise,
-rounding) is part of the equations: what is fitted are representations as they were sent.
+rounding) is part of the equations: what is fitted are representations as they were sent. Discrete rows are looked for
+once more among zeros and ones (:mod:`fglaudit.attacks.jacobians.discrete_rows`).
 
 Representations averaged over several samples fit no single row; the rows returned then stand for all samples and are
 not claimed.
@@ -23,6 +24,7 @@ from torch import Tensor
 
 from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.modelled import about, known_noise, message_clip, random_rows, sealed
+from fglaudit.attacks.jacobians.discrete_rows import MOST_FEATURES, find_bits
 from fglaudit.attacks.jacobians.encoder import (
     common_model,
     foreign_batches,
@@ -35,6 +37,7 @@ from fglaudit.attacks.jacobians.encoder_inversion import Inverted, exactness, in
 from fglaudit.attacks.jacobians.hidden_history import HiddenHistory, hidden_history
 from fglaudit.attacks.jacobians.planting import plant_encoder_run
 from fglaudit.facts import Fact, Rounded
+from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import HiddenRepresentations, ModelUpdate, Payload
 from fglaudit.view import View
@@ -82,7 +85,15 @@ class RepresentationInversion(Attack):
         found = self._best(view, history, nodes, rng)
         confidence, exact = exactness(found.rows, found.deviation)
         confidence, claimed = torch.where(found.fits, confidence, 0.0), found.fits & exact
-        return Reconstruction(found.rows.float().cpu(), nodes, confidence.float().cpu(), claimed=claimed.cpu())
+        rows, features = found.rows, view.public.num_features
+        if view.public.features is not FeatureKind.REAL and features <= MOST_FEATURES:
+            scaled, chance = view.public.features is FeatureKind.SCALED_BINARY, feature_prior(view, nodes).mean
+            ones = rows > 0.5 * (rows.amax(1, keepdim=True) if scaled else 1.0)
+            discrete = find_bits(history, ones.double(), chance.to(rows), scaled, rng)
+            rows = torch.where(discrete.fits[:, None], discrete.rows, rows)
+            claimed = torch.where(discrete.fits, discrete.alone, claimed)
+            confidence = torch.where(discrete.fits, torch.where(discrete.alone, 1.0, 0.5).to(confidence), confidence)
+        return Reconstruction(rows.float().cpu(), nodes, confidence.float().cpu(), claimed=claimed.cpu())
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_encoder_run(view, rng, jacobians=False)

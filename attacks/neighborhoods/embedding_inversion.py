@@ -78,7 +78,7 @@ class EmbeddingInversion(Attack):
     least: ClassVar[Mapping[str, float]] = {"rounds": 1, "refinements": 0}
 
     rounds: int = 24
-    refinements: int = 4
+    refinements: int = 10
 
     def models(self, fact: Fact) -> bool:
         """Noise on what clients start from enters embeddings through attention, which is not modelled; nor is noise on
@@ -226,7 +226,9 @@ class _System:
             rows: first estimates, which select the entries [J, F].
             expected: expected number of non-zero entries of a row.
         """
-        most = min(int(_CANDIDATES * expected), rows.shape[1], len(self.precision) // 2)
+        features, directions = self.directions.shape
+        # Equations in as many directions as there are features need no sparse row: they determine every entry.
+        most = features if directions == features else min(int(_CANDIDATES * expected), directions // 2)
         place = rows.topk(max(1, most), dim=1).indices
         root = self.precision.sqrt()
         columns = (self.directions[place] * root).mT  # [J, d, n]

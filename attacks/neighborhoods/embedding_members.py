@@ -3,9 +3,11 @@
 This shows edges and own rows of nodes that the observer does not see. Embeddings are means of rows under known weights
 (:mod:`fglaudit.attacks.neighborhoods.embedding_equations`). Given rows that are known to exist, but not whose they are,
 those that explain a node's embedding are found greedily: each step adds the row that shrinks the whitened residual
-most, weighs all rows by the attention they would get, and stops where no row does better than chance, or where as many
-rows are found as the node has neighbours. Rows that are not known stay in the residual, as many as are missing to the
-degree, with the mean and the covariance of the observer's own rows.
+most, and stops where no row does better than chance, or where as many rows are found as the node has neighbours. Rows
+are looked for with the attention of a typical row; of the likeliest few the one is taken that explains most with its
+own: with few features attention differs so much between rows that the right one would explain no more than wrong ones.
+Rows that are not known stay in the residual, as many as are missing to the degree, with the mean and the covariance of
+the observer's own rows.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ _EVIDENCE = 12.0
 _MIX = 0.5
 """Weight of the diagonal in the covariance of unknown rows."""
 _MOST_STEPS = 200
+_SHORTLIST = 8
+"""Rows per embedding, the likeliest, whose own attention is used instead of a typical row's."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ def explain(
     missing = (sizes - given.sum(1)).double()
     own = fit.rows_own.mean(0).expand(len(missing), -1).clone()
     asked = given.sum(1) < sizes
+    going = missing > 0
     for _ in range(_MOST_STEPS):
         odds = fit.odds(counts, missing, own)
         first = asked & ~((counts > given) & options).any(1)
@@ -72,14 +77,16 @@ def explain(
             first[:, None],
             odds.masked_fill(~options, -torch.inf),
             odds.masked_fill((counts > 0) | ~candidates, -torch.inf),
-        )
+        ).masked_fill(~going[:, None], -torch.inf)
+        odds = torch.where(first[:, None], odds, fit.shortlisted(odds, counts, missing, own))
         best, place = odds.max(1)
-        add = (missing > 0) & torch.where(first, best > -torch.inf, best > _EVIDENCE)
+        add = going & torch.where(first, best > -torch.inf, best > _EVIDENCE)
         if not bool(add.any()):
             break
         counts[add, place[add]] += 1
         missing[add] -= 1
         own[add & first] = fit.rows_own[place[add & first]]
+        going = add & (missing > 0)  # of the others nothing has changed, so that nothing would be added
     found = (counts > given) | ((given > 0) & options)
     return Membership(found, fit.misfit(counts, missing, found & options))
 
@@ -157,6 +164,30 @@ class _Fit:
         floor = 1e-12 * self.lengths.mean().clamp(min=1e-30)
         gain: Tensor = rest.shape[1] / 2 * (before.clamp(min=floor) / after.clamp(min=floor)).log()
         return gain
+
+    def shortlisted(self, odds: Tensor, counts: Tensor, missing: Tensor, own: Tensor) -> Tensor:
+        """Return the gains [J, T] of the likeliest rows with the attention that each would get; of others none.
+
+        Args:
+            odds: as :meth:`odds` returns them, minus infinity for rows that are out of the question [J, T].
+            counts, missing, own: as in :meth:`residual`.
+        """
+        unit = self.equations.per_unit
+        likely, place = odds.topk(min(_SHORTLIST, odds.shape[1]), dim=1)
+        gain = torch.full_like(likely, -torch.inf)
+        rest, typical = self.residual(self.equations.means, counts, missing, own)
+        before = self._whiten(rest / unit(typical)).square().sum(1)
+        floor = 1e-12 * self.lengths.mean().clamp(min=1e-30)
+        plain = unit(typical) * (self.equations.means - self.mean_share)
+        for slot in range(likely.shape[1]):
+            node = (likely[:, slot] > -torch.inf).nonzero().squeeze(1)
+            row = place[node, slot]
+            attention = self.equations.series(own[node] + self.rows_neighbor[row])
+            more = unit(attention) * (self.equations.means[node] - self.shares[row]) - plain[node]
+            after = self._whiten((rest[node] + more) / unit(typical[node])).square().sum(1)
+            ratio = before[node].clamp(min=floor) / after.clamp(min=floor)
+            gain[node, slot] = rest.shape[1] / 2 * ratio.log()
+        return torch.full_like(odds, -torch.inf).scatter(1, place, gain)
 
     def misfit(self, counts: Tensor, missing: Tensor, asked: Tensor) -> Tensor:
         """Return the largest relative error of the equations with each row as the node's own [J, T].

@@ -28,6 +28,7 @@ from fglaudit.attacks.neighborhoods.modelled_facts import changed_rows, in_train
 from fglaudit.attacks.neighborhoods.row_levels import as_sent, known_rows_as_sent
 from fglaudit.attacks.neighborhoods.vector_columns import VectorColumns
 from fglaudit.facts import Fact
+from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Planted, Reconstruction
 from fglaudit.payloads import Embeddings, MaskedMatrices, MaskedVectors, ModelUpdate, Payload, RawFeatures
 from fglaudit.view import View
@@ -67,6 +68,8 @@ class EmbeddingNeighbors(Attack):
             return "without the degrees of other parties' nodes it is unknown of how many rows an embedding is the mean"
         if (missing := missing_embeddings(view)) is not None:
             return missing
+        if view.public.num_features == 1 and view.public.features is not FeatureKind.REAL:
+            return "rows of a single discrete feature are alike: none shows which node it is"
         reasons = [attack.unsupported(view) for attack in _ROWS]
         return reasons[0] if all(reasons) else None
 

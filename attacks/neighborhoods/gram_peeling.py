@@ -108,7 +108,7 @@ def _peel(nodes: Tensor, k2: Tensor, group: Tensor, members: Tensor, power: int)
     slack = _TOLERANCE * (columns.square().sum(1) / 2).amax(1).clamp(min=1)[:, None, None]
     known = members.gather(1, feature[group])
     if most > 2 * _PROBED and _nothing_pure(columns, group, known, slack):
-        return _collect(nodes, group, members)
+        return _collect(nodes, group, members, width // 2)
     gram = (columns.mT @ columns).div_(2)
     gram.index_add_(0, group, -known[:, :, None] * known[:, None])
     groups, rows = [group], [members]
@@ -127,7 +127,9 @@ def _peel(nodes: Tensor, k2: Tensor, group: Tensor, members: Tensor, power: int)
     largest = torch.maximum(gram.amax((1, 2)), -gram.amin((1, 2)))
     missing[largest > slack.flatten()] = 0  # elsewhere the remaining rows are zero
     empty = torch.arange(count, device=found.device).repeat_interleave(missing)
-    return _collect(nodes, torch.cat([found, empty]), torch.cat([*rows, members.new_zeros(len(empty), features)]))
+    return _collect(
+        nodes, torch.cat([found, empty]), torch.cat([*rows, members.new_zeros(len(empty), features)]), width // 2
+    )
 
 
 def _nothing_pure(columns: Tensor, group: Tensor, known: Tensor, slack: Tensor) -> bool:
@@ -176,11 +178,12 @@ def _last_rows(nodes: Tensor, k1: Tensor, k2: Tensor, group: Tensor, members: Te
     total = torch.einsum("pa,paf->pf", k1, k2) / 2
     rest = total.index_add(0, group, -members)
     alone = (k2.shape[1] // 2 - torch.bincount(group, minlength=count) == 1).nonzero().squeeze(1)
-    return _collect(nodes, torch.cat([group, alone]), torch.cat([members, rest[alone]]))
+    return _collect(nodes, torch.cat([group, alone]), torch.cat([members, rest[alone]]), k2.shape[1] // 2)
 
 
-def _collect(nodes: Tensor, group: Tensor, rows: Tensor) -> NeighborhoodRows:
+def _collect(nodes: Tensor, group: Tensor, rows: Tensor, size: int) -> NeighborhoodRows:
     order = group.argsort(stable=True)
     group, rows = group[order].cpu(), rows[order].float().cpu()
     sure = torch.ones(len(group), dtype=torch.bool)
-    return NeighborhoodRows(nodes, group, rows, sure, torch.zeros(len(group)), torch.full((len(nodes),), -1))
+    unclear = torch.full((len(nodes),), -1)
+    return NeighborhoodRows(nodes, group, rows, sure, torch.zeros(len(group)), unclear, torch.full_like(unclear, size))

@@ -19,7 +19,7 @@ from fglaudit.attacks.neighborhoods.modelled_facts import (
     random_rows,
     sealed_finely,
 )
-from fglaudit.attacks.neighborhoods.planting import plant_masked_pairs
+from fglaudit.attacks.neighborhoods.planting import plant_raw_rows
 from fglaudit.attacks.neighborhoods.recovered_rows import missing_messages
 from fglaudit.attacks.neighborhoods.row_levels import sent_as_held, to_levels
 from fglaudit.facts import EDGES, Absent, DegreeBound, DroppedEdges, Fact, Merged
@@ -65,4 +65,4 @@ class PlainFeatures(Attack):
         return Reconstruction(rows, ids, confidence, torch.full((len(ids),), plain))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        return plant_masked_pairs(view, rng, RawFeatures)
+        return plant_raw_rows(view, rng)

@@ -32,6 +32,7 @@ class NeighborhoodRows:
         sure: whether nothing in the messages contradicts the row [R].
         std: standard deviation of the noise on each entry of the row [R].
         own: which row is the node's own [G], -1 where that is not clear.
+        members: number of rows in every message [G], of which not all need to be among those recovered.
     """
 
     centers: Tensor
@@ -40,6 +41,7 @@ class NeighborhoodRows:
     sure: Tensor
     std: Tensor
     own: Tensor
+    members: Tensor
 
     @staticmethod
     def of(nodes: Tensor, rows: Tensor, sure: Tensor, std: Tensor, center: Tensor) -> NeighborhoodRows:
@@ -59,14 +61,16 @@ class NeighborhoodRows:
         near = (distance <= _OWN * rows.norm(dim=2).amax(1)) | (std > 0).any(1).to(rows.device)
         own = torch.where(near.cpu(), torch.arange(count) * size + place.cpu(), -1)
         flat = rows.flatten(0, 1).float().cpu()
-        return NeighborhoodRows(nodes.cpu(), group, flat, sure.flatten().cpu(), std.flatten().cpu(), own)
+        return NeighborhoodRows(
+            nodes.cpu(), group, flat, sure.flatten().cpu(), std.flatten().cpu(), own, torch.full((count,), size)
+        )
 
     @staticmethod
     def join(parts: Sequence[NeighborhoodRows], num_features: int) -> NeighborhoodRows:
         """Join batches; of a neighbourhood that was sent to several receivers the first message is kept."""
         none = torch.empty(0, dtype=torch.long)
         if not parts:
-            return NeighborhoodRows(none, none, torch.empty(0, num_features), none.bool(), none.float(), none)
+            return NeighborhoodRows(none, none, torch.empty(0, num_features), none.bool(), none.float(), none, none)
         centers = torch.cat([p.centers for p in parts])
         offsets = torch.tensor([0, *(len(p.centers) for p in parts)]).cumsum(0).tolist()
         group = torch.cat([p.group + low for p, low in zip(parts, offsets, strict=False)])
@@ -77,19 +81,17 @@ class NeighborhoodRows:
         own = torch.cat([torch.where(p.own >= 0, p.own + low, -1) for p, low in zip(parts, lengths, strict=False)])[
             first
         ]
-        place = torch.where(kept, kept.cumsum(0) - 1, -1)
+        # The last entry is that of a neighbourhood without a row of its own, also where no row was found at all.
+        place = torch.cat([torch.where(kept, kept.cumsum(0) - 1, -1), none.new_full((1,), -1)])
         return NeighborhoodRows(
             unique,
             inverse[group][kept],
             torch.cat([p.rows for p in parts])[kept],
             torch.cat([p.sure for p in parts])[kept],
             torch.cat([p.std for p in parts])[kept],
-            torch.where(own >= 0, place[own.clamp(min=0)], -1),
+            place[own],
+            torch.cat([p.members for p in parts])[first],
         )
-
-    def sizes(self) -> Tensor:
-        """Return the number of rows of every neighbourhood [G]."""
-        return torch.bincount(self.group, minlength=len(self.centers))
 
 
 def repeat_rows(rows: Tensor, times: Tensor, size: int) -> Tensor:

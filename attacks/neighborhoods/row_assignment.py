@@ -68,7 +68,7 @@ def assign_rows(view: View, found: NeighborhoodRows, rng: torch.Generator) -> Re
     seen = _as_known(found, types, members, known.nodes, mine) if raw == 0 else torch.ones_like(mine)
     evidence = EmbeddingEvidence(view, types.rows, known.nodes[seen], types.of_known[seen])
     matching = match_members(
-        members, torch.stack([found.group, types.of_rows]), found.sizes(), identified, kinds, rng, evidence
+        members, torch.stack([found.group, types.of_rows]), found.members, identified, kinds, rng, evidence
     )
     fresh = ~torch.isin(matching.nodes, known.nodes)
     nodes, chosen = matching.nodes[fresh], matching.types[fresh]
@@ -162,7 +162,7 @@ def _members(view: View, found: NeighborhoodRows) -> Tensor:
     row, column = known_edges(view)
     keep = position[row] >= 0
     row, column = row[keep], column[keep]
-    size = found.sizes()
+    size = found.members
     excess = torch.bincount(position[row], minlength=len(size)) > size
     for client in view.own:
         crossing = torch.bincount(client.boundary[0], minlength=len(client.nodes))

@@ -125,13 +125,14 @@ def match_members(
     Args:
         members: (neighbourhood, node) pairs [2, M].
         rows: (neighbourhood, type) of every row found [2, R].
-        sizes: rows per neighbourhood [G].
+        sizes: rows per neighbourhood [G]; where fewer were found, its members need not have one of those.
         known_nodes, known_types: nodes whose type is known [K].
         evidence: further evidence on the options; without it guesses rest on the neighbourhoods alone.
     """
     nodes, local = torch.unique(members[1], return_inverse=True)
     listed = torch.bincount(members[0], minlength=len(sizes))
-    state = _options(members[0], local, rows, listed <= sizes, listed >= sizes, len(nodes))
+    whole = torch.bincount(rows[0], minlength=len(sizes)) >= sizes
+    state = _options(members[0], local, rows, (listed <= sizes) & whole, listed >= sizes, len(nodes))
     state.choose(_named(state, nodes, known_nodes, known_types))
     state.propagate()
     settled = state.chosen >= 0

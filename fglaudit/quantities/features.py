@@ -23,6 +23,7 @@ from fglaudit.quantities.class_alone import class_alone
 from fglaudit.quantities.game import Game, breakdown, score
 from fglaudit.quantities.row_examples import row_examples
 from fglaudit.quantities.row_metrics import matched_exact, score_rows
+from fglaudit.structure import Attention
 from fglaudit.view import PublicFacts, View
 
 DIRECTION_RATE = "direction_rate"
@@ -151,7 +152,10 @@ def _mean(values: Tensor) -> float:
 
 
 def primary_metric(attack: Attack, kind: FeatureKind, public: PublicFacts) -> str:
-    """Return the metric that the advantage is computed on: the attack's own, with two exceptions.
+    """Return the metric that the advantage is computed on: the attack's own, with three exceptions.
+
+    Cosine stands for the rate of exact rows where the protocol takes the length of real-valued rows away before what
+    the attack reads is computed: whoever has every row up to its factor would have none of them.
 
     Where rows or messages that the attack reads are altered (noise, clipping, rounding, features left out, whatever a
     plugin's own fact says), F1 stands for the rate of exact rows: that falls to nothing as soon as one entry of every
@@ -159,10 +163,20 @@ def primary_metric(attack: Attack, kind: FeatureKind, public: PublicFacts) -> st
     dense guess finds all non-zero entries of dense rows.
     """
     metric = type(attack).metric
+    if metric == "exact_rate" and kind is FeatureKind.REAL and _lengths_lost(attack, public):
+        return "cosine"
     read = {payload.__name__ for payload in type(attack).reads()}
     if metric == "exact_rate" and any(_alters(fact, read) for fact in public.facts):
         metric = "f1"
     return "cosine" if metric == "f1" and kind is FeatureKind.REAL else metric
+
+
+def _lengths_lost(attack: Attack, public: PublicFacts) -> bool:
+    """Whether ``attack`` needs nothing but payloads that are made of rows scaled to norm at most 1."""
+    stated = public.structure.get(Attention)
+    if stated is None or stated.rows != "unit-ball":
+        return False
+    return bool(type(attack).consumes) and set(type(attack).consumes) <= set(Attention.payloads)
 
 
 def _alters(fact: Fact, read: Set[str]) -> bool:

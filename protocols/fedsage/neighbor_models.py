@@ -102,7 +102,9 @@ class NeighborModels:
         leaf = self.generators.detach().requires_grad_()
         with torch.no_grad():
             embedded = self._embed(self.encoders, self._impaired.surfaces)
-        (own,) = torch.autograd.grad(self._local_loss(leaf, embedded).sum(), leaf)
+        loss = self._local_loss(leaf, embedded).sum()
+        # Where no client has a neighbour to hide, the loss does not depend on the generators.
+        own = torch.autograd.grad(loss, leaf)[0] if loss.requires_grad else torch.zeros_like(leaf)
         if self._own is None:
             self._own = BatchedAdam(unflatten(self.generators, layout), LEARNING_RATE, WEIGHT_DECAY)
         self._own.step(unflatten((own + others) / len(own), layout))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from torch import Tensor
 
 from fglaudit.attacks.jacobians.encoder import global_models
+from fglaudit.attacks.jacobians.jacobian_reading import JacobianReading
 from fglaudit.attacks.jacobians.planting import plant_encoder_run
 from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task
-from fglaudit.graph import federate
+from fglaudit.graph import FeatureKind, federate
 from fglaudit.interfaces import Planted
 from fglaudit.nn.propagation import personalised_propagation
 from fglaudit.payloads import (
@@ -23,6 +26,7 @@ from fglaudit.payloads import (
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.protocols.gfl_appnp.jacobians import Hidden
 from fglaudit.rng import derive
+from fglaudit.scoring.selftest import planted_flaw
 from fglaudit.testing import record
 from fglaudit.view import Observer, View
 
@@ -76,3 +80,15 @@ def test_deliveries_are_the_protocols(data: str) -> None:
             h, jacobian = protocol_messages(planted, neighbor, round)
             torch.testing.assert_close(sums[place], weights[client, neighbor] * h)
             torch.testing.assert_close(propagated[place], weights[client, neighbor] * jacobian)
+
+
+@pytest.mark.parametrize("features", [1, 2, 4, 6])
+def test_few_features_leave_a_plain_leak_plain(features: int) -> None:
+    """Several samples of a node were often one and the same row, which no Jacobian shows to be several."""
+    graph = draw_task("csbm-dnc", CsbmTask(nodes=24, degree=6.0, dimensions=features), draw=0)
+    assert graph.train is not None and graph.val is not None and graph.test is not None
+    clients = list(torch.arange(graph.num_nodes).unsqueeze(1))
+    federated = federate(graph, clients, graph.train, graph.val, graph.test)
+    binary = dataclasses.replace(federated, x=(federated.x > 0).float(), features=FeatureKind.BINARY)
+    view = record(GFLAPPNP(rounds=2, hidden=8), binary).view(Observer((-1,), topology=True))
+    assert planted_flaw(JacobianReading(), view, derive(0, "self-test"), torch.device("cpu")) is None

@@ -139,3 +139,15 @@ def test_bad_fields(field: str, value: object) -> None:
 @pytest.mark.parametrize("generator", ["trained", "simulated"])
 def test_protocol(generator: str) -> None:
     check_protocol(replace(SMALL, generator=generator), example_graph())
+
+
+def test_clients_without_an_edge_of_their_own_train_too() -> None:
+    """Nothing can be hidden then; training ended in an error, and so did every self-test on such a graph."""
+    graph = example_graph(nodes=30)
+    owner = torch.zeros(30, dtype=torch.long)
+    for client, nodes in enumerate(graph.clients):
+        owner[nodes] = client
+    row, column = graph.edge_index
+    across = replace(graph, edge_index=graph.edge_index[:, owner[row] != owner[column]])
+    run = record(FedSage(rounds=1, generator_rounds=2, generator_epochs=2), across)
+    assert bool(torch.isfinite(run.trained.accuracy).all())
