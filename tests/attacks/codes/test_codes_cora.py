@@ -77,15 +77,16 @@ def test_features_from_reports_are_explained_by_the_class_alone(cora: FederatedG
     assert found["clear"] <= control + 0.01
 
 
-@pytest.mark.parametrize(("party", "found_at_least"), [(SERVER, 135), (0, 130)])
+@pytest.mark.parametrize(("party", "found_at_least"), [(SERVER, 135), (0, 120)])
 def test_who_trains_on_which_label_shows_in_models(cora: FederatedGraph, party: int, found_at_least: int) -> None:
-    """Of 140 training nodes, by the server and by one client, which sees the mean of all models alone; what is named
-    beside them are few, and no label of a training node is wrong."""
+    """Of 140 training nodes by the server, and by one client, which sees the mean of all models and takes its own off,
+    of the 127 of others; what is named beside them are few, and no label of a training node is wrong."""
     view = record(StructureOnly(), cora).view(Observer(parties=(party,), topology=True))
     nodes, labels = code_gradients(view, CPU).labels()
     trained = torch.zeros(cora.num_nodes, dtype=torch.bool)
     for ids, mask in zip(cora.clients, cora.train, strict=True):
         trained[ids[mask]] = True
-    assert int(trained[nodes].sum()) >= found_at_least
+    own = torch.isin(nodes, cora.clients[party]) if party != SERVER else torch.zeros(len(nodes), dtype=torch.bool)
+    assert int(trained[nodes[~own]].sum()) >= found_at_least
     assert int((~trained[nodes]).sum()) <= 30
     assert (labels == cora.y[nodes])[trained[nodes]].all()
