@@ -9,7 +9,7 @@ from functools import cache
 from fglaudit import registry
 from fglaudit.empirical.field_states import REPORT, sees
 from fglaudit.finding import UNSTATED, Status
-from fglaudit.guarantees import Word
+from fglaudit.guarantees import FieldState, Word
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.numbers import plural
 from fglaudit.reports.records import NOT_RUN, Run
@@ -92,15 +92,19 @@ def _not_run(settings: Sequence[Setting], labels: Labels) -> dict[str, str]:
     }
 
 
+def _open_fields(setting: Setting) -> list[FieldState]:
+    """Return the states of the fields of the setting's messages that nothing examined."""
+    return [state for record in setting.records for state in record.fields if state.state == UNEXAMINED]
+
+
 def unexamined(setting: Setting) -> list[str]:
     """Return the fields of the setting's messages that nothing examined, as "Payload.field"."""
-    fields = (state for record in setting.records for state in record.fields if state.state == UNEXAMINED)
-    return list(dict.fromkeys(f"{state.payload}.{state.field}" for state in fields))
+    return list(dict.fromkeys(f"{state.payload}.{state.field}" for state in _open_fields(setting)))
 
 
 def unknown_payloads(setting: Setting, observer: str) -> list[str]:
     """Return the payloads that ``observer`` is sent, nothing protects, and no attack here knows."""
-    fields = (state for record in setting.records for state in record.fields if state.state == UNEXAMINED)
+    fields = _open_fields(setting)
     seen = (state for state in fields if state.payload != REPORT and sees(observer, state.observer))
     names = dict.fromkeys(state.payload for state in seen)
     return [name for name in names if name not in _known()] if names else []
@@ -108,7 +112,7 @@ def unknown_payloads(setting: Setting, observer: str) -> list[str]:
 
 def unstated_fields(setting: Setting, observer: str) -> bool:
     """Whether something that is not stated is done to a field that ``observer`` is sent."""
-    fields = (state for record in setting.records for state in record.fields if state.state == UNEXAMINED)
+    fields = _open_fields(setting)
     return any(state.reason.startswith(UNSTATED) and sees(observer, state.observer) for state in fields)
 
 
@@ -135,10 +139,8 @@ def _by_observers(setting: Setting) -> dict[tuple[str, ...], list[str]]:
     """Return the fields that nothing examined, by whom they reach unexamined: another observer may have had an attack
     that read them."""
     reach: dict[str, dict[str, None]] = {}
-    for record in setting.records:
-        for state in record.fields:
-            if state.state == UNEXAMINED:
-                reach.setdefault(f"{state.payload}.{state.field}", {})[state.observer] = None
+    for state in _open_fields(setting):
+        reach.setdefault(f"{state.payload}.{state.field}", {})[state.observer] = None
     found: dict[tuple[str, ...], list[str]] = {}
     for name, observers in reach.items():
         found.setdefault(tuple(observers), []).append(name)

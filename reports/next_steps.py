@@ -70,8 +70,9 @@ def _with_more(seeds: Iterable[int], more: int) -> str:
     """Return ``seeds`` and ``more`` that follow on the largest, as ``--seeds`` takes them."""
     listed = sorted(seeds)
     listed += range(listed[-1] + 1, listed[-1] + 1 + more)
-    starts = [seed for seed in listed if seed - 1 not in listed]
-    ends = [seed for seed in listed if seed + 1 not in listed]
+    known = set(listed)
+    starts = [seed for seed in listed if seed - 1 not in known]
+    ends = [seed for seed in listed if seed + 1 not in known]
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
 
 

@@ -174,8 +174,9 @@ def _state(path: Path) -> str:
 def print_plan(console: Console, suite: Suite, directory: Path, *, secret: bool = False) -> None:
     """Say what a run would compute. Nothing is written."""
     cells = [replace(cell, secret=secret) for cell in suite.cells()]
-    states = {cell.hash(): _state(directory / "cells" / f"{cell.hash()}.json") for cell in cells}
-    finished = sum(state == "finished" for state in states.values())
+    names = [cell.hash() for cell in cells]
+    states = [_state(directory / "cells" / f"{name}.json") for name in names]
+    finished = states.count("finished")
     rows = sum(len(cell.observers) * len(cell.attacks) for cell in cells)
     attacks = "the attacks that read what each protocol sends" if suite.all_attacks else f"{len(suite.attacks)} attacks"
     observers = ", ".join("+".join(o.parties) for o in suite.observers)
@@ -184,7 +185,7 @@ def print_plan(console: Console, suite: Suite, directory: Path, *, secret: bool 
         f"observers: {observers}",
         f"attacks: {', '.join(attack.name for attack in suite.attacks)}",
         f"output: {directory}" + (f" ({finished} cells are finished there)" if finished else ""),
-        *(f"{cell.hash()}  {states[cell.hash()]:8}  {cell_label(cell)}" for cell in cells),
+        *(f"{n}  {state:8}  {cell_label(cell)}" for n, state, cell in zip(names, states, cells, strict=True)),
     ]
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)

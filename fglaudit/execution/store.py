@@ -266,7 +266,6 @@ def _continue(store: RunStore) -> Manifest | None:
     manifest = None
     directory = store.directory
     rule = f"{RULE}; {directory} holds"
-    fix = FIX
     if not is_there(directory / "run.json"):
         old = _made_of_records(store)
     else:
@@ -282,13 +281,13 @@ def _continue(store: RunStore) -> Manifest | None:
     if old is None:
         return None
     if old.version != __version__:
-        raise FglauditError(f"{rule} a run of fglaudit {old.version}, this is {__version__}; {fix}")
+        raise FglauditError(f"{rule} a run of fglaudit {old.version}, this is {__version__}; {FIX}")
     for file, digest in old.plugins.items():
         if store.made.plugins.get(file, digest) != digest:
-            raise FglauditError(f"{rule} results of an earlier text of {file}; {fix}")
+            raise FglauditError(f"{rule} results of an earlier text of {file}; {FIX}")
     for name, digest in old.data.items():
         if store.made.data.get(name, digest) != digest:
-            raise FglauditError(f"{rule} results on other content of {name}; {fix}")
+            raise FglauditError(f"{rule} results on other content of {name}; {FIX}")
     store.made = old
     return manifest
 
