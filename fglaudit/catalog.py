@@ -166,15 +166,23 @@ CATALOG: dict[str, Section] = {
 def explain(name: str) -> str:
     """Return what ``fglaudit show`` prints for ``name``; a name of two kinds is explained twice.
 
+    Beside a suite the other explanation is a comment, so that ``fglaudit show NAME > my_suite.yaml`` is a suite.
+
     Raises:
         FglauditError: if nothing is called ``name``.
     """
     if ".py:" in name:
         return _explain_file(name)
-    found = [section.explain(name) for section in CATALOG.values() if name in section.entries()]
+    found = {kind: section.explain(name) for kind, section in CATALOG.items() if name in section.entries()}
     if not found:
         raise unknown("name", name, dict.fromkeys(n for section in CATALOG.values() for n in section.entries()))
-    return "\n\n".join(found)
+    if "suites" in found:
+        found = {kind: text if kind == "suites" else _commented(text) for kind, text in found.items()}
+    return "\n\n".join(found.values())
+
+
+def _commented(text: str) -> str:
+    return "\n".join(f"# {line}".rstrip() for line in text.splitlines())
 
 
 def _explain_file(name: str) -> str:

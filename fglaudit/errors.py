@@ -72,8 +72,16 @@ def meant(keys: Iterable[Any], *known: str) -> str:
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> FglauditError:
-    """Return the error for an unknown ``name``: it names the nearest known one and lists all of them."""
+    """Return the error for an unknown ``name``: it names the nearest known one and lists all of them.
+
+    Papers write FedGCN where a suite has fedgcn, and Python my_name where it has my-name: neither counts as a slip.
+    """
     names = sorted(known)
-    near = difflib.get_close_matches(name[:ECHO], names, n=1, cutoff=0.4)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    plain = {_plain(each): each for each in reversed(names)}
+    near = difflib.get_close_matches(_plain(name[:ECHO]), plain, n=1, cutoff=0.5)
+    hint = f"; did you mean {plain[near[0]]!r}?" if near else ""
     return FglauditError(f"unknown {kind} {shown(name)}{hint} (known: {', '.join(names) or 'none'})")
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-")

@@ -1,8 +1,9 @@
 """What changed between two runs: better, worse or within noise, per setting, observer and quantity.
 
-A setting that both runs have is compared over the cells that both have; where they have none in common (other seeds),
-over all cells of each. "Better" is for privacy: less is learned. A change is told from noise where the 95 % intervals
-of the two advantages do not touch, which is stricter than a test of the difference.
+A setting that both runs have is compared over the cells that both finished; where they have none in common (other
+seeds), over all that each finished. Cells that failed or did not run are named: left among the others, a seed that one
+run lost would read as a change. "Better" is for privacy: less is learned. A change is told from noise where the 95 %
+intervals of the two advantages do not touch, which is stricter than a test of the difference.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fglaudit.errors import FglauditError
-from fglaudit.finding import CellRecord
+from fglaudit.finding import CellRecord, Status
 from fglaudit.reports.achieved import achieved
 from fglaudit.reports.answers import Answer, answers
 from fglaudit.reports.labels import Labels, place
@@ -42,7 +43,7 @@ class Difference:
     """One setting, observer and quantity in both runs; of accuracy, observer and quantity are empty and "accuracy".
 
     Attributes:
-        paired: how many cells both runs have of the setting; 0 where all cells of each are compared.
+        paired: how many cells of the setting both runs finished; 0 where all that each finished are compared.
         first, second: advantage (or accuracy) in either run.
         words: what is said of it in either run.
         text: in words, with figures.
@@ -64,6 +65,7 @@ class Comparison:
     """Attributes:
     differences: of every setting that both runs have.
     only_first, only_second: settings that one run alone has.
+    unfinished_first, unfinished_second: settings of which cells failed or did not run, with how many.
     """
 
     first: str
@@ -71,6 +73,8 @@ class Comparison:
     differences: tuple[Difference, ...]
     only_first: tuple[str, ...]
     only_second: tuple[str, ...]
+    unfinished_first: tuple[str, ...] = ()
+    unfinished_second: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         rows = [{**vars(d), "change": d.change.value, "words": list(d.words)} for d in self.differences]
@@ -80,6 +84,8 @@ class Comparison:
             "differences": rows,
             "only_first": list(self.only_first),
             "only_second": list(self.only_second),
+            "unfinished_first": list(self.unfinished_first),
+            "unfinished_second": list(self.unfinished_second),
         }
 
 
@@ -106,7 +112,15 @@ def compare_folders(first: Path, second: Path) -> Comparison:
         left = tuple(record for key, records in mine.items() if key not in other for record in records)
         return tuple(_name(s, labels) for s in summarize(replace(run, cells=left)))
 
-    return Comparison(str(first), str(second), tuple(found), only(a, here, there), only(b, there, here))
+    return Comparison(
+        str(first),
+        str(second),
+        tuple(found),
+        only(a, here, there),
+        only(b, there, here),
+        _unfinished(a, here, labels),
+        _unfinished(b, there, labels),
+    )
 
 
 def _by_setting(run: Run) -> dict[str, list[CellRecord]]:
@@ -117,11 +131,31 @@ def _by_setting(run: Run) -> dict[str, list[CellRecord]]:
     return groups
 
 
+def _finished(record: CellRecord) -> bool:
+    """Whether anything of the cell is a result: of one that failed or did not run every row is failed."""
+    return any(finding.status is not Status.FAILED for finding in record.findings)
+
+
+def _unfinished(run: Run, groups: dict[str, list[CellRecord]], labels: Labels) -> tuple[str, ...]:
+    """Return the settings with cells that did not finish, in words."""
+    found = []
+    for records in groups.values():
+        lost = sum(not _finished(record) for record in records)
+        if lost:
+            [setting] = summarize(replace(run, cells=tuple(records)))
+            found.append(f"{_name(setting, labels)}: {lost} of {plural(len(records), 'cell')}")
+    return tuple(found)
+
+
 def _paired(a: Run, first: Sequence[CellRecord], b: Run, second: Sequence[CellRecord]) -> tuple[Setting, Setting, int]:
-    """Return the setting in both runs, over the cells that both have if there are any, and how many those are."""
-    both = {record.cell for record in first} & {record.cell for record in second}
-    mine = [record for record in first if not both or record.cell in both]
-    theirs = [record for record in second if not both or record.cell in both]
+    """Return the setting in both runs, over the cells that both finished if there are any, and how many those are.
+
+    A run that finished none of them keeps all, so that its word is that of what failed.
+    """
+    mine, theirs = (list(filter(_finished, records)) or list(records) for records in (first, second))
+    both = {r.cell for r in mine if _finished(r)} & {r.cell for r in theirs if _finished(r)}
+    if both:
+        mine, theirs = ([record for record in records if record.cell in both] for records in (mine, theirs))
     [one] = summarize(replace(a, cells=tuple(mine)))
     [other] = summarize(replace(b, cells=tuple(theirs)))
     return one, other, len(both)
@@ -240,4 +274,6 @@ def comparison_text(found: Comparison) -> str:
             lines.append(f"  {difference.change.value:<14} {difference.setting} ({pairs}): {difference.text}")
     for where, names in ((found.first, found.only_first), (found.second, found.only_second)):
         lines += [f"only in {where}: {name}" for name in names]
+    for where, names in ((found.first, found.unfinished_first), (found.second, found.unfinished_second)):
+        lines += [f"failed or not run in {where}, and left out: {name}" for name in names]
     return "\n".join(lines)

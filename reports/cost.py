@@ -53,7 +53,7 @@ def _at(here: Sequence[Setting], labels: Labels, again: Confirmations) -> list[s
             lost = 100 * (_accuracy(bare) - _accuracy(best))
             lines.append(
                 f"{protocol}: {_shown(bare)} without a defense; {_shown(best)} with {labels.defense(best)}, where no"
-                f" attack on features succeeded ({lost:+.1f} points lost; {again.words(best)})."
+                f" attack on features succeeded ({_change(lost)}; {again.words(best)})."
             )
         else:
             others = [s for s in mine if not undefended(s)]
@@ -103,3 +103,7 @@ def _accuracy(setting: Setting) -> float:
 def _shown(setting: Setting) -> str:
     values = setting.per_seed("accuracy")
     return percent_spread(values, sd(values))
+
+
+def _change(lost: float) -> str:
+    return f"{abs(lost):.1f} points {'gained' if lost < 0 else 'lost'}"

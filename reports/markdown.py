@@ -9,6 +9,7 @@ from fglaudit import __version__
 from fglaudit.reports.answers import applies
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import FEATURES
+from fglaudit.reports.next_steps import next_steps
 from fglaudit.reports.numbers import decimal, epsilon, interval, percent, percent_spread, size
 from fglaudit.reports.pages import ObserverCell, Row, Section, failures
 from fglaudit.reports.records import Run
@@ -24,14 +25,6 @@ def render_markdown(run: Run, settings: Sequence[Setting], parts: Sequence[Secti
     lines = [f"# fglaudit: {escape(run.name)}", ""]
     if verdict.alarms:
         lines += ["> **Incomplete or unsound results**", ">", *(f"> - {escape(line)}" for line in verdict.alarms), ""]
-    if verdict.warnings:
-        lines += [*(f"> Note: {escape(line)}" for line in verdict.warnings), ""]
-    lines += [
-        "**How accurate?**",
-        "",
-        *(f"- {escape(line)}" for line in verdict.accuracy or ("Nothing was trained.",)),
-        "",
-    ]
     lines += ["**Who learns what?**", ""]
     for item in verdict.observers:
         lines.append(
@@ -43,7 +36,17 @@ def render_markdown(run: Run, settings: Sequence[Setting], parts: Sequence[Secti
         *([] if verdict.observers else ["- Nobody's view was attacked."]),
         *(f"- {escape(t)}" for t in verdict.assurances),
     ]
-    lines += ["", "**How sure are we?**", "", *(f"- {escape(line)}" for line in verdict.certainty), ""]
+    lines += ["", escape(" ".join(verdict.terms)), ""] if verdict.terms else [""]
+    lines += ["**How sure are we?**", "", *(f"- {escape(line)}" for line in verdict.certainty), ""]
+    lines += [
+        "**How accurate?**",
+        "",
+        *(f"- {escape(line)}" for line in verdict.accuracy or ("Nothing was trained.",)),
+        "",
+    ]
+    lines += ["**What next?**", "", *(f"- {escape(line)}" for line in next_steps(run, settings, labels)), ""]
+    if verdict.warnings:
+        lines += [*(f"> Note: {escape(line)}" for line in verdict.warnings), ""]
     for section in parts:
         heads = [
             "protocol",

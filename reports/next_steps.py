@@ -10,10 +10,11 @@ from fglaudit.reports.alarms import few, unexamined
 from fglaudit.reports.answers import Answer, Word, answers, applies
 from fglaudit.reports.epsilons import guarantee_word
 from fglaudit.reports.labels import Labels
+from fglaudit.reports.leaks import FEATURES
 from fglaudit.reports.numbers import plural
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting
-from fglaudit.reports.wording import public_seed
+from fglaudit.reports.wording import observer_subject, public_seed
 
 
 def next_steps(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
@@ -24,10 +25,19 @@ def next_steps(run: Run, settings: Sequence[Setting], labels: Labels) -> list[st
         steps.append(
             f"Do not deploy {few(dict.fromkeys(refuted), 3, '; ')}: the guarantee is refuted; see the three epsilons."
         )
+    found = [answer for answer in answers(settings) if answer.applies]
+    leaking = [a for a in found if a.word is Word.LEAKS and a.quantity == FEATURES]
+    if leaking:
+        which = dict.fromkeys(labels.setting(answer.setting) for answer in leaking)
+        subjects = dict.fromkeys(observer_subject(answer.observer) for answer in leaking)
+        who = few((f"{subject[:1].lower()}{subject[1:]}" for subject in subjects), sep=" and ")
+        steps.append(
+            f"Do not deploy {few(which, 3, '; ')} where feature rows must stay with their owners: they leak to {who};"
+            " the others are not thereby safe."
+        )
     failed = any(f.status is Status.FAILED for record in run.cells for f in record.findings)
     if run.missing or run.unreadable or failed:
         steps.append("Run the same command again: it computes the cells that are missing or failed.")
-    found = [answer for answer in answers(settings) if answer.applies]
     if more := max(map(_more_seeds, found), default=0):
         seeds = _with_more({seed for setting in settings for seed in setting.seeds}, more)
         steps.append(
@@ -43,7 +53,8 @@ def next_steps(run: Run, settings: Sequence[Setting], labels: Labels) -> list[st
     )
     if facts:
         steps.append(
-            f"Attack with something that allows for {few(facts)}: the attacks here do not (fglaudit list attacks)."
+            f"Attack with something that allows for what was done to messages ({few(facts)}): the attacks here do not"
+            " (fglaudit list attacks)."
         )
     named = dict.fromkeys(field for setting in settings for field in unexamined(setting))
     if named:
@@ -58,8 +69,7 @@ def next_steps(run: Run, settings: Sequence[Setting], labels: Labels) -> list[st
     if any(map(public_seed, settings)):
         steps.append("Draw the noise with a secret key (fglaudit run --secret) before its epsilon is relied on.")
     defended = any(a.setting.first.defense != "none" and a.leak is not None for a in found)
-    leaking = [a for a in found if a.word is Word.LEAKS and a.quantity == "features"]
-    if leaking and defended and not any(a.word is Word.HELD for a in found if a.quantity == "features"):
+    if leaking and defended and not any(a.word is Word.HELD for a in found if a.quantity == FEATURES):
         steps.append("Try other defenses (fglaudit list defenses): none here is shown to protect feature rows.")
     elif leaking and not defended:
         steps.append("Try defenses (fglaudit list defenses): none has a result here.")

@@ -19,6 +19,7 @@ from fglaudit.reports.leaks import FEATURES, MEAN, NEGLIGIBLE, ONE_CLIENT, Leak,
 from fglaudit.reports.numbers import decimal, percent, percent_spread, plural
 from fglaudit.reports.records import NOT_RUN, Run
 from fglaudit.reports.summary import Setting, tested_epsilons
+from fglaudit.reports.terms import terms_used
 from fglaudit.reports.wording import (
     PUBLIC_SEED,
     QUANTITY_NAMES,
@@ -76,6 +77,11 @@ class Verdict:
     observers: tuple[ObserverVerdict, ...]
     certainty: tuple[str, ...]
     assurances: tuple[str, ...]
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """What the words of the observers' lines mean."""
+        return terms_used(text for item in self.observers for text in (item.headline, item.sure))
 
 
 def observers_of(settings: Sequence[Setting]) -> list[tuple[str, str]]:
@@ -158,7 +164,8 @@ def _observer(
     strongest = [(s, leak) for s in settings for leak in s.strongest_by_quantity(observer).values()]
     best = [pair for pair in strongest if pair[1].quantity == worst.quantity]
     detail = f"{ground} {_also(leaks, worst, labels)}{doubt}".strip()
-    where_and_sure = f"{labels.setting(where)}; {interval_words(worst)}"
+    somewhere = f" on {place(where)}" if len({place(s) for s in settings}) > 1 else ""
+    where_and_sure = f"{labels.setting(where)}{somewhere}; {interval_words(worst)}"
     return ObserverVerdict(observer, level, headline, detail, _lowest(best, worst, labels, again), where_and_sure)
 
 

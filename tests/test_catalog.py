@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from fglaudit import registry
 from fglaudit.catalog import CATALOG, described, described_class, explain
@@ -17,6 +18,7 @@ from fglaudit.doctor import cuda_devices, examine
 from fglaudit.errors import FglauditError
 from fglaudit.partition import PartitionSpec
 from fglaudit.plugins.class_source import UnreadableError, class_source
+from fglaudit.suite.embedded import embedded
 
 
 @pytest.mark.parametrize("kind", registry.KINDS)
@@ -99,6 +101,14 @@ def test_sources_are_found_from_any_folder(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fglaudit", "show", name]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0 and name in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", [n for n in embedded() if sum(n in s.entries() for s in CATALOG.values()) > 1])
+def test_a_suite_that_shares_its_name_is_shown_as_a_suite(name: str) -> None:
+    """``fglaudit show fedgat > my_suite.yaml`` is how the command line says to copy one; it was no YAML."""
+    shown = explain(name)
+    assert yaml.safe_load(shown)["name"] == name
+    assert shown.startswith("# ") and f" {name}" in shown.splitlines()[0]
 
 
 def test_an_unknown_name_is_answered_with_every_known_one_once() -> None:

@@ -88,6 +88,8 @@ def test_every_listed_thing_can_be_shown(capsys: pytest.CaptureFixture[str]) -> 
     [
         (["list", "attack"], ["did you mean 'attacks'"]),
         (["show", "fedgnc"], ["did you mean 'fedgcn'"]),
+        (["show", "GFL_APPNP"], ["did you mean 'gfl-appnp'"]),
+        (["run", "quickstart", "--device", "gpu"], ["--device cuda"]),
         (["run", "quikstart"], ["did you mean 'quickstart'"]),
         (["run", "none.yaml"], ["there is no file none.yaml"]),
         (["run", "quickstart", "--dataset", "coar"], ["did you mean 'cora'"]),

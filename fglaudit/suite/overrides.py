@@ -135,6 +135,8 @@ def pick_device(wanted: str, *, elsewhere: bool = False) -> str:
     if wanted == "cpu":
         return wanted
     if not re.fullmatch(r"cuda(:[0-9]+)?", wanted):
+        if "gpu" in wanted.lower():
+            raise FglauditError(f"a device is auto, cpu or cuda; got {wanted!r}; a GPU is --device cuda")
         raise unknown("device", wanted, ("auto", "cpu", "cuda"))
     number = int((wanted.partition(":")[2] or "0")[:9])
     if number >= torch.cuda.device_count():

@@ -248,7 +248,8 @@ def _validated(data: dict[str, Any]) -> _SuiteFile:
             raise FglauditError(
                 f"the key {where} is required; write e.g. {_EXAMPLES.get(where, where + ': ...')}"
             ) from error
-        raise FglauditError(f"{where}: {problem['msg']}; got {shown(problem['input'])}{_example(where)}") from error
+        rule = re.sub(r"valid dictionary or instance of \w+", "mapping of keys to values", problem["msg"])
+        raise FglauditError(f"{where}: {rule}; got {shown(problem['input'])}{_example(where)}") from error
 
 
 _EXAMPLES = {
@@ -259,7 +260,8 @@ _EXAMPLES = {
     "server": "server: [honest]",
     "defenses": "defenses: [{name: none}]",
     "observers": 'observers: [{parties: [server]}, {parties: ["client:each"]}]',
-    "attacks": "attacks: all",
+    "attacks": "attacks: all, or attacks: [subset-sum, row-space]",
+    "auxiliary": "auxiliary: 0.1, for one row in ten",
     "record": "record: needed",
     "empirical": "empirical: true",
     "seeds": "seeds: [0, 1, 2]",
@@ -268,7 +270,8 @@ _EXAMPLES = {
 
 
 def _example(where: str) -> str:
-    example = _EXAMPLES.get(re.split(r"[.\[]", where)[0])
+    parts = re.split(r"[.\[]", where)
+    example = _EXAMPLES.get(parts[-1]) or _EXAMPLES.get(parts[0])
     return f"; write e.g. {example}" if example else ""
 
 

@@ -221,7 +221,7 @@ def test_no_other_attack_is_asked_for_where_one_is_adapted(tmp_path: Path) -> No
     for name, cell, asked in (("mixed", mixed, False), ("alone", alone, True)):
         run = load_run(store(tmp_path / name, [cell]))
         steps = next_steps(run, settings := summarize(run), Labels.of(settings))
-        assert any("allows for Clipped" in step for step in steps) is asked
+        assert any("done to messages (Clipped)" in step for step in steps) is asked
 
 
 def test_the_seeds_that_are_missing_are_named_as_the_command_takes_them(tmp_path: Path) -> None:

@@ -76,6 +76,19 @@ def test_cells_are_paired_where_both_have_them(tmp_path: Path) -> None:
     assert {d.paired for d in compare_folders(first, fresh).differences} == {0}
 
 
+def test_cells_that_failed_in_one_run_are_named_and_not_compared(tmp_path: Path) -> None:
+    """A seed that one run lost read as a change of its accuracy and of what is learned."""
+    cells = [make_cell(*BARE, seed, observers=[0]) for seed in (0, 1)]
+    cells[1] = weaker(cells[1], 0.1)
+    lost = tuple(replace(f, status=Status.FAILED, value=None, advantage=None, accuracy=None) for f in cells[1].findings)
+    first = store(tmp_path / "a", cells)
+    second = store(tmp_path / "b", [cells[0], replace(cells[1], findings=lost, clusters={}, history={})])
+    found = compare_folders(first, second)
+    assert {d.paired for d in found.differences} == {1} and {d.change for d in found.differences} == {Change.EQUAL}
+    assert not found.unfinished_first and found.unfinished_second[0].endswith(": 1 of 2 cells")
+    assert "failed or not run in" in comparison_text(found)
+
+
 @pytest.mark.parametrize(
     ("here", "there", "same"),
     [

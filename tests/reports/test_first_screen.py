@@ -1,0 +1,43 @@
+"""The first screen: what somebody reads who has never seen the tool, and in which order."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from report_runs import DEFENSES, PROTOCOLS, make_cell, store
+
+from fglaudit.reports import write_report
+from fglaudit.reports.terms import terms_used
+
+
+def text_of(folder: Path) -> str:
+    write_report(folder)
+    return (folder / "report.md").read_text("utf-8")
+
+
+def test_the_answer_stands_first_and_what_to_do_about_it_is_said(tmp_path: Path) -> None:
+    text = text_of(store(tmp_path / "run", [make_cell(PROTOCOLS[0], DEFENSES[0], seed) for seed in (0, 1)]))
+    heads = ["**Who learns what?**", "**How sure are we?**", "**How accurate?**", "**What next?**", "> Note"]
+    places = [text.index(head) for head in heads if head in text]
+    assert places == sorted(places) and len(places) >= 4
+    assert "Do not deploy fedgcn" in text and "the others are not thereby safe" in text
+    assert "exact: every entry is right" in text
+
+
+def test_words_are_explained_where_they_stand_and_nowhere_else() -> None:
+    assert terms_used(["No attack here succeeded."]) == ()
+    assert [term[:2] for term in terms_used(["gets 3 % exact (a guess: 0 %), F1 0.1 (0)"])] == ["A ", "A ", "F1"]
+
+
+def test_a_headline_names_its_data_where_there_are_several(tmp_path: Path) -> None:
+    here = make_cell(PROTOCOLS[0], DEFENSES[0], 0)
+    there = replace(
+        make_cell(PROTOCOLS[0], DEFENSES[0], 1),
+        findings=tuple(replace(f, dataset="elsewhere") for f in make_cell(PROTOCOLS[0], DEFENSES[0], 1).findings),
+    )
+    folder = store(tmp_path / "run", [here, there])
+    write_report(folder)
+    page = (folder / "report.html").read_text("utf-8")
+    assert re.search(r"no defense on \w+, dirichlet", page[page.index('class="soft num small"') :][:200])
