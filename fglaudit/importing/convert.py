@@ -16,7 +16,7 @@ from fglaudit.datasets.facts import dataset_facts
 from fglaudit.datasets.npz import CLIENTS, KEYS, MASKS, checked
 from fglaudit.datasets.npz_archive import Array
 from fglaudit.datasets.raw import to_graph
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, shown, unknown
 from fglaudit.files.own import write_atomic
 from fglaudit.files.user import user_path
 from fglaudit.importing.files import FORMATS, read_csv, read_data, read_json, read_networkx
@@ -105,6 +105,9 @@ def _of_data(data: Any, path: Path) -> tuple[dict[str, Array], list[str]]:
     if odd := [key for key, value in found.items() if not isinstance(value, torch.Tensor)]:
         raise FglauditError(f"x, edge_index, y, masks and clients are tensors; {odd[0]} of {path} is none; convert it")
     notes = []
+    stored: Any = data if isinstance(data, Mapping) else getattr(data, "keys", list)()
+    if unused := [key for key in stored if str(key).startswith("edge_") and key != "edge_index"]:
+        notes.append(f"not used of edges: {', '.join(map(shown, unused))}; every edge counts alike")
     for key in MASKS:
         if key in found and found[key].dim() == 2:
             notes.append(f"{key}: the first of {found[key].shape[1]} splits is used")

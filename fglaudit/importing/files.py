@@ -40,13 +40,17 @@ def read_csv(nodes: Path, edges: Path, name: str | None) -> NodeTable:
 
     Args:
         nodes: a header, and a line per node: its name, its label, features.
-        edges: a line per edge, whose first two columns name its ends; a header is optional.
+        edges: a line per edge, whose columns source and target name its ends, or the first two where it has none of
+            these names; a header is optional.
         name: the column with the names of nodes; None takes the first of ``NAMES`` that is there, else the first one.
     """
     head, lines = _table(nodes)
     repeated = sorted({column for column in head if head.count(column) > 1})
     if repeated:
-        raise FglauditError(f"columns have different names; {nodes} has {shown(repeated[0])} twice; rename one")
+        raise FglauditError(
+            f"columns have different names; {nodes} has {shown(repeated[0])} twice; rename one (the"
+            " first line names the columns)"
+        )
     if name is not None and name not in head:
         raise unknown(f"column of {nodes}", name, head)
     if name is None and set(head) >= _ENDS and not set(head) & set(NAMES):
@@ -62,11 +66,15 @@ def read_csv(nodes: Path, edges: Path, name: str | None) -> NodeTable:
     first, pairs = _table(edges)
     if len(first) < 2:
         raise FglauditError(f"a line of edges names two nodes; {edges} has {len(first)} column; add the other end")
-    listed = [(*read_names(line[:2]), f"{edges.name} line {number}") for number, line in pairs]
-    start, end = read_names(first[:2])
-    if start in known and end in known:  # there is no header: its first line is an edge
+    # Tables that databases write begin with an id of the edge, which may well be the name of a node too.
+    a, b = (first.index("source"), first.index("target")) if set(first) >= _ENDS else (0, 1)
+    listed = [(*read_names((line[a], line[b])), f"{edges.name} line {number}") for number, line in pairs]
+    start, end = read_names((first[a], first[b]))
+    bare = start in known and end in known
+    if bare:  # there is no header: its first line is an edge
         listed.insert(0, (start, end, f"{edges.name} line 1"))
-    return NodeTable(names, rows, [(str(a), str(b), str(c)) for a, b, c in listed], where)
+    unused = [f"column {i + 1}" if bare else column for i, column in enumerate(first) if i not in (a, b)]
+    return NodeTable(names, rows, [(str(a), str(b), str(c)) for a, b, c in listed], where, unused)
 
 
 def _table(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
@@ -123,7 +131,9 @@ def read_json(path: Path) -> NodeTable:
             raise FglauditError(
                 f"an edge in JSON has source and target; links[{i}] of {path} is {shown(edge)}; add them"
             )
-    return NodeTable(names, nodes, edges, [f"nodes[{i}] of {path.name}" for i in range(len(nodes))])
+    unused = dict.fromkeys(str(key) for edge in joined if isinstance(edge, dict) for key in edge)
+    left = [key for key in unused if key not in {*_ENDS, "key", "id"}]
+    return NodeTable(names, nodes, edges, [f"nodes[{i}] of {path.name}" for i in range(len(nodes))], left)
 
 
 def read_networkx(path: Path) -> NodeTable:
@@ -142,7 +152,8 @@ def read_networkx(path: Path) -> NodeTable:
     # Names that networkx made of a node's place say nothing.
     kept = [{key: value for key, value in node.items() if key != "label" or not _is_name(nodes, key)} for node in nodes]
     edges = [(str(a), str(b), f"an edge of {path.name}") for a, b in graph.edges()]
-    return NodeTable(names, kept, edges, [f"node {shown(name)} of {path.name}" for name in names])
+    unused = list(dict.fromkeys(str(key) for *_, values in graph.edges(data=True) for key in values if key != "id"))
+    return NodeTable(names, kept, edges, [f"node {shown(name)} of {path.name}" for name in names], unused)
 
 
 def _is_name(nodes: Sequence[Mapping[str, Any]], key: str) -> bool:

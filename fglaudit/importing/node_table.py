@@ -29,12 +29,14 @@ class NodeTable:
         attributes: per node, by name: numbers, text, lists of numbers, or None.
         edges: pairs of names, each with where it stands, for messages.
         where: where each node stands, e.g. ``nodes.csv line 3``.
+        unused: what edges have beside their ends: graphs here have no weights.
     """
 
     names: Sequence[str]
     attributes: Sequence[Mapping[str, Any]]
     edges: Sequence[tuple[str, str, str]]
     where: Sequence[str]
+    unused: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,8 @@ def arrays_of(table: NodeTable, choice: Choice) -> tuple[dict[str, Array], list[
             f"a graph needs at least one feature; the attributes of its nodes are {', '.join(names)}; add numbers"
         )
     notes: list[str] = []
+    if table.unused:
+        notes.append(f"not used of edges: {shown(', '.join(table.unused))[1:-1]}; every edge counts alike")
     x = _features(table, features, notes)
     y, said = _labels([node.get(label) for node in table.attributes], label)
     notes += said

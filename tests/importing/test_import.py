@@ -52,6 +52,31 @@ def same_graph(path: str = "out.npz") -> bool:
     return bool((found["x"] == X).all()) and pairs == {(0, 1), (1, 0), (1, 2), (2, 1)}
 
 
+def test_ends_of_edges_are_found_by_name_and_what_is_not_used_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """A table with an id of the edge first, and nodes that are called by numbers, gave another graph without a word."""
+    Path("nodes.csv").write_text(NODES.replace("\nn", "\n"))
+    Path("edges.csv").write_text("id,source,target,weight\n1,1,2,0.5\n2,2,3,0.5\n")
+    assert call("import", "nodes.csv", "edges.csv", "-o", "out.npz") == 0 and same_graph()
+    assert "not used of edges: id, weight; every edge counts alike" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["graphml", "json", "pt"])
+def test_weights_of_edges_are_not_used_in_silence(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    graph: Any = nx.Graph()
+    graph.add_nodes_from((n, {"label": n % 2, "a": n}) for n in range(4))
+    graph.add_edges_from([(0, 1), (1, 2)], weight=0.5)
+    if kind == "graphml":
+        nx.write_graphml(graph, "g.graphml")
+    elif kind == "json":
+        Path("g.json").write_text(json.dumps(nx.node_link_data(graph)))
+    else:
+        ends, y = torch.tensor([[0, 1], [1, 2]]), torch.tensor([0, 1, 0, 1])
+        torch.save(Data(x=torch.eye(4), y=y, edge_index=ends, edge_weight=torch.ones(2)), "g.pt")
+    assert call("import", f"g.{kind}", "-o", "out.npz") == 0
+    said = capsys.readouterr().out
+    assert "not used of edges" in said and "weight" in said
+
+
 def test_two_tables_and_what_is_said_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("import", "nodes.csv", "edges.csv", "-o", "out.npz") == 0
     said = capsys.readouterr().out
