@@ -89,7 +89,7 @@ def target(kind: str, name: str) -> str:
 @cache
 def summary(kind: str, name: str) -> str:
     """Return the first paragraph of the plugin's docstring as plain text, read from its source so that listing imports
-    no plugin."""
+    no plugin. Other plugins are called by the names that suites use."""
     module, _, cls = target(kind, name).partition(":")
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
@@ -97,7 +97,10 @@ def summary(kind: str, name: str) -> str:
     tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == cls]
     text = (ast.get_docstring(classes[0]) if classes else None) or ast.get_docstring(tree) or ""
-    first = re.sub(r":\w+:`~?(?:[\w.]+\.)?(\w+)`", r"\1", text.strip().split("\n\n")[0])
+    called = {place.replace(":", "."): known for known, place in _builtin(kind).items()}
+    first = re.sub(
+        r":\w+:`~?([\w.]+)`", lambda m: called.get(m[1], m[1].rpartition(".")[2]), text.strip().split("\n\n")[0]
+    )
     return first.replace("\n", " ").replace("``", "")
 
 

@@ -133,3 +133,8 @@ def test_looking_names_up_does_not_import_torch() -> None:
         "[r.summary(k, n) for k in r.KINDS for n in r.names(k)]; sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_line_of_the_list_names_other_plugins_as_suites_do() -> None:
+    assert registry.summary("protocol", "appnp").endswith("fields as in gfl-appnp.")
+    assert registry.summary("protocol", "gcfl-sage").endswith("those of fedavg-sage.")
