@@ -8,7 +8,7 @@ import pytest
 import torch
 from scored_runs import finding_of
 
-from fglaudit.adversary.means import EVERYBODY, averaged, others_means
+from fglaudit.adversary.means import EVERYBODY, averaged, one_is_left, others_means
 from fglaudit.adversary.uploads import missing_uploads, model_rounds, sending_clients
 from fglaudit.attacks.updates.update_inversion import UpdateInversion
 from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
@@ -63,6 +63,13 @@ def test_one_left_is_that_clients_upload(runs: dict[str, Run]) -> None:
     view = runs["masked"].view(Observer(parties=(0, 1, 3)))
     assert sending_clients(view, ModelUpdate).tolist() == [2]
     assert [models.change.shape[0] for models in model_rounds(view)] == [1] * 4
+
+
+def test_who_is_left_of_several_is_known_without_reading_a_message(runs: dict[str, Run]) -> None:
+    read: set[tuple[str, str]] = set()
+    for mine in ((0,), (0, 1)):
+        assert not one_is_left(runs["masked"].view(Observer(parties=mine)).noted(read))
+    assert not read
 
 
 def test_clients_that_dropped_out_are_not_counted(runs: dict[str, Run]) -> None:
