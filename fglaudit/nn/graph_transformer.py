@@ -27,8 +27,7 @@ NUMBERS_AT_ONCE = 2**25
 NUMBERS_IN_CACHE = 2**22
 """The same on a CPU, where larger blocks leave the cache before they are read again and cost three times the time."""
 SEQUENCES_IN_CACHE = 2**20
-"""Of the widest table of a block of sequences that is classified at once on a CPU: larger ones cost twice the time,
-and many times that where fresh memory is slow to come by."""
+"""Of the widest table of a block of sequences that is classified at once on a CPU: larger ones cost twice the time."""
 PAIR_COST = 4
 """Cost of one pair's score in one head, relative to one number of a gathered row (measured on a CPU)."""
 
