@@ -239,6 +239,17 @@ class _Page(HTMLParser):
         return " ".join(" ".join(self.text).split())
 
 
+def page_of(folder: Path) -> _Page:
+    """Return the page of a run whose report is written."""
+    return _Page((folder / "report.html").read_text("utf-8"))
+
+
+def page_words(folder: Path) -> str:
+    """Write the report of a run and return the words of its page."""
+    write_report(folder)
+    return page_of(folder).words
+
+
 def hits_in_clusters(hits: Sequence[float], targets: int = 60, control: float = 0.0) -> list[list[float]]:
     """Clusters of ``targets`` each with so many hits, all of them gained on a control that loses nothing."""
     return [[float(targets), control, float(hit), 0.0] for hit in hits]

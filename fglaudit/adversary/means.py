@@ -95,6 +95,6 @@ def others_means(view: View, most: int | None = None) -> Iterator[tuple[int, Mod
 @once_per_view
 def one_is_left(view: View) -> bool:
     """Whether the mean of the others is a single client's upload."""
-    if view.public.structure.get(Models) is None or not view.observer.clients:
+    if view.public.structure.get(Models) is None or len(set(view.observer.clients)) != view.public.num_clients - 1:
         return False
     return any(client != EVERYBODY for client, _ in others_means(view))

@@ -26,7 +26,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class GateResult:
     """What became of a gate."""
 
     run: str

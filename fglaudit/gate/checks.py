@@ -9,7 +9,7 @@ from fglaudit.execution.exit_code import ExitCode, refuted
 from fglaudit.execution.stored_run import Manifest, read_manifest
 from fglaudit.finding import CellRecord, Status
 from fglaudit.gate.askable import check_askable, observer_names
-from fglaudit.gate.check import Check, Outcome
+from fglaudit.gate.check import Check, GateResult
 from fglaudit.gate.guarantee_checks import guarantee_checks
 from fglaudit.gate.naming import name_one
 from fglaudit.gate.observer_checks import observer_checks
@@ -22,7 +22,7 @@ from fglaudit.reports.records import Run, load_run
 from fglaudit.reports.summary import Setting, summarize
 
 
-def check_run(directory: Path, policy: Policy) -> Outcome:
+def check_run(directory: Path, policy: Policy) -> GateResult:
     """Compare the run in ``directory`` with ``policy``.
 
     Raises:
@@ -49,7 +49,7 @@ def check_run(directory: Path, policy: Policy) -> Outcome:
         checks.append(_accuracy(trained, policy.accuracy.min, labels))
     if policy.epsilon is not None:
         checks += guarantee_checks(trained, policy.epsilon, tuple(policy.observers), labels)
-    return Outcome(str(directory), tuple(checks))
+    return GateResult(str(directory), tuple(checks))
 
 
 def _whole(run: Run, manifest: Manifest, allow: Allow) -> Iterable[Check]:

@@ -6,10 +6,10 @@ import json
 from xml.etree import ElementTree
 
 from fglaudit.errors import printable
-from fglaudit.gate.check import Check, Outcome
+from fglaudit.gate.check import Check, GateResult
 
 
-def text(outcome: Outcome) -> str:
+def text(outcome: GateResult) -> str:
     """One line per check, the broken ones first."""
     broken = outcome.broken
     head = f"gate broken: {len(broken)} of {len(outcome.checks)} checks" if broken else "gate passed"
@@ -22,7 +22,7 @@ def _line(check: Check) -> str:
     return printable(f"{word}  {check.name}: wanted {check.wanted}; got {check.got}")
 
 
-def as_json(outcome: Outcome) -> str:
+def as_json(outcome: GateResult) -> str:
     """``{"run", "passed", "exit_code", "checks": [{"name", "wanted", "got", "passed"}]}``."""
     checks = [
         {"name": check.name, "wanted": check.wanted, "got": check.got, "passed": check.passed}
@@ -34,7 +34,7 @@ def as_json(outcome: Outcome) -> str:
     )
 
 
-def junit(outcome: Outcome) -> str:
+def junit(outcome: GateResult) -> str:
     """One test suite with a test case per check."""
     suite = ElementTree.Element(
         "testsuite", name="fglaudit gate", tests=str(len(outcome.checks)), failures=str(len(outcome.broken)), errors="0"
@@ -48,7 +48,7 @@ def junit(outcome: Outcome) -> str:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(suite, encoding="unicode")}\n'
 
 
-def github(outcome: Outcome) -> str:
+def github(outcome: GateResult) -> str:
     """Annotations of GitHub Actions: an error per broken check, one notice where all passed."""
     if not outcome.broken:
         return f"::notice title=fglaudit gate::{_escaped(f'{len(outcome.checks)} checks passed')}"

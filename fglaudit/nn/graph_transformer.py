@@ -26,6 +26,8 @@ NUMBERS_AT_ONCE = 2**25
 """Keys and values of neighbours that are gathered at once, for all clients; 128 MiB in single precision."""
 NUMBERS_IN_CACHE = 2**22
 """The same on a CPU, where larger blocks leave the cache before they are read again and cost three times the time."""
+SEQUENCES_IN_CACHE = 2**20
+"""Of the widest table of a block of sequences that is classified at once on a CPU: larger ones cost twice the time."""
 PAIR_COST = 4
 """Cost of one pair's score in one head, relative to one number of a gathered row (measured on a CPU)."""
 
@@ -99,6 +101,16 @@ def row_blocks(rows: int, numbers_per_row: int, at_once: int | None = None) -> l
     """Cut ``rows`` into blocks of at most ``at_once`` numbers, ``NUMBERS_AT_ONCE`` if it is None."""
     size = max(1, (at_once or NUMBERS_AT_ONCE) // numbers_per_row)
     return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+
+
+def sequence_blocks(count: int, numbers: int, dropout: Dropout, device: torch.device) -> list[slice]:
+    """Cut ``count`` sequences, each of ``numbers`` numbers in its widest table, into what is computed at once.
+
+    In training all are: dropout is drawn for all of them together. So are they on a GPU.
+    """
+    if dropout.rng is None and device.type == "cpu":
+        return row_blocks(count, numbers, SEQUENCES_IN_CACHE)
+    return [slice(0, count)]
 
 
 def _attend(query: Tensor, key_value: Tensor, where: Neighborhood, far_key: Tensor, far_value: Tensor) -> Tensor:

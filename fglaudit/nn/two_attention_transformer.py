@@ -22,12 +22,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from fglaudit.errors import FglauditError
-from fglaudit.nn.graph_transformer import Dropout, GraphTransformer, Weights, layer_norm, linear, row_blocks, take
+from fglaudit.nn.graph_transformer import Dropout, GraphTransformer, Weights, layer_norm, linear, sequence_blocks, take
 
 DEVIATION = 0.02
 """Of tokens at the start; that of matrices is this over the root of the number of layers."""
-NUMBERS_IN_CACHE = 2**20
-"""Of the widest table of a block of sequences that is classified at once on a CPU: larger ones cost twice the time."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +98,7 @@ class TwoAttentionTransformer:
         rows = dropout(torch.cat([inputs, weights["tokens.rows"]], 1))
         table = self._first_table(weights, rows)
         count, length = sequences.nodes.shape[1], sequences.nodes.shape[2] + self.tokens
-        parts = [slice(0, count)]
-        if dropout.rng is None and rows.device.type == "cpu":  # dropout is drawn for all sequences at once
-            parts = row_blocks(count, len(rows) * length * 2 * self.hidden, NUMBERS_IN_CACHE)
+        parts = sequence_blocks(count, len(rows) * length * 2 * self.hidden, dropout, rows.device)
         found = [self._first_nodes(weights, table, sequences, part, global_nodes, dropout) for part in parts]
         return linear(weights, "classes", layer_norm(weights, "norm", torch.cat(found, 1)))
 

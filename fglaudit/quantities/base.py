@@ -41,6 +41,7 @@ class Truth:
         pooled: whether the observer is one client of "each client in turn".
         edges: that a defense left of a client's, by client, where it changed any; global ids [2, E].
         partial: rows that the observer knows but for sensitive columns, as it knows them; None: none.
+        shared: what was made of the run for another observer, by name.
     """
 
     graph: FederatedGraph
@@ -51,11 +52,20 @@ class Truth:
     pooled: bool
     edges: Mapping[int, Tensor] = field(default_factory=dict)
     partial: PartialRows | None = None
+    shared: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def clients(self) -> tuple[ClientGraph, ...]:
         """Return the clients' graphs with the edges that they trained with."""
         held = (self.graph.client(k) for k in range(self.graph.num_clients))
         return tuple(c.keeping(self.edges[c.client]) if c.client in self.edges else c for c in held)
+
+    def layer_inputs(self) -> tuple[Tensor, Tensor] | None:
+        """Return :meth:`fglaudit.interfaces.FederatedProtocol.layer_inputs` of :meth:`clients`; whoever gets it must
+        not change it."""
+        if "layer inputs" not in self.shared:
+            self.shared["layer inputs"] = self.protocol.layer_inputs(self.graph, self.clients())
+        found: tuple[Tensor, Tensor] | None = self.shared["layer inputs"]
+        return found
 
     def strangers(self) -> Tensor:
         """Return ids of the nodes of which the observer holds no row: neither its own nor an auxiliary one, whole or in

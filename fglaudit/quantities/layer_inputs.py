@@ -26,7 +26,7 @@ class LayerInputs(UnplacedRows):
     name: ClassVar[str] = "layer-inputs"
 
     def ask(self, truth: Truth) -> Question | str:
-        found = truth.protocol.layer_inputs(truth.graph, truth.clients())
+        found = truth.layer_inputs()
         if found is None:
             return f"{type(truth.protocol).name} does not say which rows its first layer reads"
         clients, rows = found

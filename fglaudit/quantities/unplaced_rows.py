@@ -38,6 +38,8 @@ class UnplacedRows(InferredQuantity):
 
     def score(self, question: Question, result: Inference, guess: Inference) -> Scores:
         """Score rows; a true row that no row is left for gets what the guess has for it."""
+        if result is guess:  # all its rows are equal: there is nothing to match
+            return self.judge(question, guess.estimate)
         taken = torch.full((len(question.truth),), -1)
         for client in torch.unique(result.subjects[:, 0]).tolist():
             given = (result.subjects[:, 0] == client).nonzero().squeeze(1)

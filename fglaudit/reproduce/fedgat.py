@@ -65,7 +65,7 @@ def figure(row: Published, seed: int, root: str | None, device: torch.device = C
     partition = PartitionSpec("dirichlet", clients=int(row.clients or 10), beta=beta)
     dataset = DatasetSpec(row.dataset, root=root)
     if row.method == SUMS:
-        return _of_sums(dataset, partition, seed)
+        return _of_sums(dataset, partition, seed, device)
     outcome, measured = trained(Training(dataset, partition, protocol(row)), seed, device=device)
     accuracy = float(outcome.accuracy_global.max().item()) if peak else outcome.whole_test_set
     return replace(measured, value=100 * accuracy)
@@ -101,10 +101,10 @@ def more(rows: tuple[Published, ...]) -> tuple[Published, ...]:
     return tuple(replace(row, method=again[row.method]) for row in mine)
 
 
-def _of_sums(dataset: DatasetSpec, partition: PartitionSpec, seed: int) -> Measured:
+def _of_sums(dataset: DatasetSpec, partition: PartitionSpec, seed: int, device: torch.device) -> Measured:
     graph = partition.apply(dataset.load(), dataset, derive(seed, "partition"))
     channel = RecordingChannel(DefenseSession(), graph.num_clients, derive(seed, "defense"))
     start = time.process_time()
     settings = FedGCN(hops=2, rounds=published_sums.ROUNDS)
-    outcome = published_sums.train(settings, graph, channel, derive(seed, "train"))
-    return Measured(100 * outcome.whole_test_set, time.process_time() - start)
+    outcome = published_sums.train(settings, graph, channel, derive(seed, "train"), device)
+    return Measured(100 * outcome.whole_test_set, time.process_time() - start, device=device.type)

@@ -62,7 +62,7 @@ def figure(row: Published, seed: int, root: str | None, device: torch.device = C
     beta = float(scheme.removeprefix("beta=")) if scheme.startswith("beta=") else 10000.0
     partition = PartitionSpec("dirichlet", clients=int(row.clients or 10), beta=beta)
     if row.method in _OF_CODE:
-        return _as_published(dataset, partition, seed, **_OF_CODE[row.method])
+        return _as_published(dataset, partition, seed, device, **_OF_CODE[row.method])
     outcome, measured = trained(Training(dataset, partition, protocol(row)), seed, device=device)
     return replace(measured, value=100 * outcome.client_mean)
 
@@ -102,9 +102,11 @@ def more(rows: tuple[Published, ...]) -> tuple[Published, ...]:
     return (*added, *(replace(row, method="Distributed GCN", mean=None, spread=None) for row in whole))
 
 
-def _as_published(dataset: DatasetSpec, partition: PartitionSpec, seed: int, **changes: float) -> Measured:
+def _as_published(
+    dataset: DatasetSpec, partition: PartitionSpec, seed: int, device: torch.device, **changes: float
+) -> Measured:
     graph = partition.apply(dataset.load(), dataset, derive(seed, "partition"))
     channel = RecordingChannel(DefenseSession(), graph.num_clients, derive(seed, "defense"))
     start = time.process_time()
-    outcome = published_one_hop.train(FedGCN(), graph, channel, derive(seed, "train"), **changes)
-    return Measured(100 * outcome.client_mean, time.process_time() - start)
+    outcome = published_one_hop.train(FedGCN(), graph, channel, derive(seed, "train"), device, **changes)
+    return Measured(100 * outcome.client_mean, time.process_time() - start, device=device.type)

@@ -90,7 +90,7 @@ def measure(row: Published, seed: int, root: str | None, device: torch.device = 
     """Return our figure for ``row``, or why there is none: data that are not there, methods that are not built.
 
     Args:
-        device: trains; costs in CPU seconds, and code of authors that is no protocol here, stay on the CPU.
+        device: trains; costs in CPU seconds stay on the CPU.
     """
     try:
         if row.metric in data_tables.COUNTS or row.metric == "label-rate":

@@ -30,18 +30,21 @@ def train(
     graph: FederatedGraph,
     channel: Channel,
     rng: torch.Generator,
+    device: torch.device,
     *,
     noise: float = 0.0,
     share: float = 1.0,
 ) -> Trained:
-    """Train like ``protocol``, on each client's subgraph of own nodes and their neighbours with features in the clear.
+    """Train on ``device`` like ``protocol``, on each client's subgraph of own nodes and their neighbours.
+
+    Features are in the clear.
 
     Args:
         noise: standard deviation of Gaussian noise on every entry of a neighbour's row, another one for every client.
         share: of its neighbours that a client has.
     """
     clients = [graph.client(k) for k in range(graph.num_clients)]
-    edges = KeptEdges.of(clients, graph.degrees())
+    edges = KeptEdges.of(clients, graph.degrees()).to(device)
     rows = HeldRows.within(edges, len(clients), 1)
     if share < 1:
         rows = _sampled(rows, share, split(rng, "boundary"))
@@ -49,24 +52,25 @@ def train(
     problem = Problem.on(
         Targets.of(clients, graph.num_nodes), rows, row, column, local_degrees(row, column, len(rows.node))
     )
-    x = graph.x[rows.node].float()
+    x = graph.x.to(device)[rows.node].float()
     if noise:
-        drawn = noise * torch.randn(x.shape, generator=split(rng, "noise"))
+        drawn = noise * torch.randn(x.shape, generator=split(rng, "noise")).to(device)
         x = torch.where((rows.distance > 0).unsqueeze(1), x + drawn, x)
     sums = local_sums(row, column, problem.propagation.weight.double(), x)[problem.needed(protocol.layers)]
     fields = problem.fields(sums, protocol.layers)
     layout = gcn_layout(graph.num_features, protocol.hidden, graph.num_classes, protocol.layers)
-    return protocol.averaging().train(*fields, glorot(layout, split(rng, "weights")), layout, channel, rng)
+    model = glorot(layout, split(rng, "weights")).to(device)
+    return protocol.averaging().train(*fields, model, layout, channel, rng)
 
 
 def _sampled(rows: HeldRows, share: float, rng: torch.Generator) -> HeldRows:
     """Return ``rows`` with ``share`` of every client's rows of others, rounded down."""
     others = (rows.distance > 0).nonzero().squeeze(1)
-    others = others[torch.randperm(len(others), generator=rng)]
+    others = others[torch.randperm(len(others), generator=rng).to(others.device)]
     others = others[torch.argsort(rows.client[others], stable=True)]
     client = rows.client[others]
     counts = torch.bincount(client, minlength=len(rows.splits) - 1)
-    rank = torch.arange(len(client)) - (counts.cumsum(0) - counts)[client]
+    rank = torch.arange(len(client), device=client.device) - (counts.cumsum(0) - counts)[client]
     keep = rows.distance == 0
     keep[others[rank < (counts * share).long()[client]]] = True
     held = rows.client[keep]

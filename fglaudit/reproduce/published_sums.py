@@ -24,10 +24,12 @@ from fglaudit.rng import split
 ROUNDS = 100
 
 
-def train(protocol: FedGCN, graph: FederatedGraph, channel: Channel, rng: torch.Generator) -> Trained:
-    """Train like ``protocol``, from sums of neighbours' features; its ``hops`` have no effect."""
+def train(
+    protocol: FedGCN, graph: FederatedGraph, channel: Channel, rng: torch.Generator, device: torch.device
+) -> Trained:
+    """Train on ``device`` like ``protocol``, from sums of neighbours' features; its ``hops`` have no effect."""
     clients = [graph.client(k) for k in range(graph.num_clients)]
-    edges = KeptEdges.of(clients, graph.degrees())
+    edges = KeptEdges.of(clients, graph.degrees()).to(device)
     rows = HeldRows.within(edges, len(clients), 1)
     row, column = rows.known_edges(edges, reach=1)
     problem = Problem.on(
@@ -35,9 +37,10 @@ def train(protocol: FedGCN, graph: FederatedGraph, channel: Channel, rng: torch.
     )
     x = graph.x.float()
     sums = torch.zeros_like(x).index_add_(0, graph.edge_index[0], x[graph.edge_index[1]])
-    inputs = torch.cat([sums, torch.ones(len(x), 1)], 1)[rows.node][problem.needed(protocol.layers)]
+    inputs = torch.cat([sums, torch.ones(len(x), 1)], 1).to(device)[rows.node][problem.needed(protocol.layers)]
     layout = gcn_layout(inputs.shape[1], protocol.hidden, graph.num_classes, protocol.layers)
     model = glorot(layout, split(rng, "weights"))
     first = inputs.shape[1] * protocol.hidden
     model[:first] *= math.sqrt((inputs.shape[1] + protocol.hidden) / (6 * graph.num_features))
-    return protocol.averaging().train(*problem.fields(inputs, protocol.layers), model, layout, channel, rng)
+    fields = problem.fields(inputs, protocol.layers)
+    return protocol.averaging().train(*fields, model.to(device), layout, channel, rng)

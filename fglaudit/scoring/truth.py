@@ -41,6 +41,7 @@ class GroundTruth:
         seed: of the cell; auxiliary rows are drawn by it.
         unstated: what the defense did and did not state, as far as the channel saw it.
         edges: that the defense left of a client's, by client, where it changed any; global ids [2, E].
+        shared: what was made of the run for one observer and serves the others, by name; a changed copy begins anew.
     """
 
     graph: FederatedGraph
@@ -49,12 +50,13 @@ class GroundTruth:
     seed: int
     unstated: tuple[Unstated, ...] = ()
     edges: Mapping[int, Tensor] = field(default_factory=dict)
+    shared: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def about(self, observers: Sequence[Observer], pooled: bool) -> tuple[Truth, ...]:
         """Return what each of ``observers`` (the members of one, all with the same side knowledge) is asked about."""
         drawn = draw_auxiliary(self.graph, observers[0].auxiliary, self.seed)
         auxiliary, partial = PartialRows.apart(drawn, observers[0].sensitive)
-        run = (self.trained.truth, pooled, self.edges, partial)
+        run = (self.trained.truth, pooled, self.edges, partial, self.shared)
         return tuple(Truth(self.graph, self.protocol, o, auxiliary, *run) for o in observers)
 
     def save(self, folder: Path) -> None:

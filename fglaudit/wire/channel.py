@@ -21,6 +21,7 @@ from fglaudit.wire.asked_again import AskedAgain
 from fglaudit.wire.counting import Counter
 from fglaudit.wire.observed import Observed
 from fglaudit.wire.observed_graph import copied
+from fglaudit.wire.opened_again import OpenedAgain
 from fglaudit.wire.stated import Hook, Values
 from fglaudit.wire.transcript import Transcript
 
@@ -108,6 +109,7 @@ class RecordingChannel:
         self.inputs: dict[int, Tensor] = {}
         self.edges: dict[int, Tensor] = {}
         self._observed = Observed(session)
+        self._opening = OpenedAgain()
         self._again = AskedAgain(session)
         self._counter = Counter(num_clients, exact=self._observed.watches("release"))
         self._rng = rng
@@ -228,7 +230,7 @@ class RecordingChannel:
             if entered is not None:
                 self._observed.opened(entered, opened)
             self._record(opened, readers)
-        if entered is not None and bool((more := self._observed.to_open(batch, readable)).any()):
+        if entered is not None and bool((more := self._opening.chosen(batch, readable)).any()):
             self._observed.opened(entered, self._unsealed(batch.select(more)))
         return batch.payload
 

@@ -3,8 +3,8 @@
 Whatever changes without a fact that explains it is :class:`fglaudit.facts.Unstated`: for the scorer alone; so is what
 is stated and never done, which attacks would reckon with. A hook that a defense neither overrides nor states anything
 of is not watched, so that a run without a defense costs nothing. All values are compared
-(:mod:`fglaudit.wire.compared_values`); of sealed messages about ``_OPENED`` values per payload and round are opened
-again. Random numbers of the run are never drawn here.
+(:mod:`fglaudit.wire.compared_values`); of sealed messages some are opened again
+(:mod:`fglaudit.wire.opened_again`). Random numbers of the run are never drawn here.
 """
 
 from __future__ import annotations
@@ -41,19 +41,15 @@ from fglaudit.facts.residuals import Shape
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import SERVER, MessageBatch, Payload, is_repeated
-from fglaudit.rng import derive
 from fglaudit.wire.compared_values import ComparedValues, applied
+from fglaudit.wire.last_received import LastReceived
 from fglaudit.wire.noted_graph import ACROSS, ReadGraphs
 from fglaudit.wire.observed_graph import EDGE_FIELDS, changed_edges, changed_groups, same
 from fglaudit.wire.observed_seals import strange_seal
+from fglaudit.wire.opened_again import pair_codes
 from fglaudit.wire.stated import Stated
 from fglaudit.wire.summed_gradients import expected_sum, outside_samples
 
-_OPENED = 2**19
-_OPENED_ONCE = 2**23
-"""Before training, where payloads are sent a single time."""
-_ROW_COST = 2048
-"""Values that opening one row costs at least."""
 Noise = tuple[Tensor, Tensor, Shape] | None
 
 
@@ -69,9 +65,7 @@ class Observed:
     def __init__(self, session: DefenseSession) -> None:
         self.session = session
         self._compared = ComparedValues()
-        self._received: dict[str, tuple[Tensor, Tensor]] = {}
-        self._opened: dict[str, tuple[int, int]] = {}
-        self._rng = derive(0, "observed messages")
+        self._received = LastReceived()
         self._facts: tuple[Fact, ...] | None = None
         self._as_given: tuple[Fact, ...] | None = None
         self._sent: set[str] = set()
@@ -149,7 +143,7 @@ class Observed:
         around = any(isinstance(f, Clipped) and f.around == "received" for f in facts)
 
         def expects(before: Tensor) -> Expected:
-            received = self._last(type(batch.payload).__name__, batch) if around else None
+            received = self._received.of(batch) if around else None
             if received is not None:
                 received = (received if part is None else received[part])[: len(before)]
             return applied(Expected.of(before, received, batch.round), facts)
@@ -282,7 +276,7 @@ class Observed:
         kind = type(batch.payload)
         around = any(isinstance(f, Clipped) and f.around == "received" for f in on(self.facts, kind))
         if around and bool((batch.senders == SERVER).all()):
-            self._remember(kind.__name__, batch.receivers, batch.payload)
+            self._received.remember(batch)
 
     def _field(
         self,
@@ -308,7 +302,7 @@ class Observed:
         if is_repeated(before) and is_repeated(after):
             before, after, part = before[:1], after[:1], None
         elif any(isinstance(f, Clipped) and f.around == "received" for f in stated):
-            received = self._last(kind.__name__, batch)
+            received = self._received.of(batch)
         if part is not None:
             before, after, received = before[part], after[part], None if received is None else received[part]
         self._compared.compare(target, stated, before, after, received, batch.round)
@@ -317,12 +311,12 @@ class Observed:
         """Compare whose messages entered ``seal`` and left it: senders that are missing must be stated."""
         kind = type(before.payload)
         target = Field(kind.__name__, "", "up")
-        there = torch.isin(_codes(before), _codes(after))
+        there = torch.isin(pair_codes(before), pair_codes(after))
         absent = torch.unique(before.senders[~there])
         stated = [fact for fact in on(self.facts, kind, "", "up") if isinstance(fact, Absent)]
         if len(absent) and not any(fact.missing(absent, torch.unique(before.senders)) for fact in stated):
             self._note(target, f"messages of {len(absent)} of {len(before.senders)} senders are missing")
-        if type(after.payload) is not kind or not same(_codes(after), _codes(before)[there]):
+        if type(after.payload) is not kind or not same(pair_codes(after), pair_codes(before)[there]):
             self._note(target, "sealing changed the kind of a message, its sender or its receiver")
 
     def opened(self, before: MessageBatch, opened: MessageBatch) -> None:
@@ -330,42 +324,10 @@ class Observed:
         target = Field(type(before.payload).__name__, "", "up")
         if target in self._compared.found:
             return
-        part = before.select(torch.isin(_codes(before), _codes(opened)))
+        part = before.select(torch.isin(pair_codes(before), pair_codes(opened)))
         stated = first(on(self.facts, type(before.payload), "", "up"), Sealed)
         if (why := strange_seal(part, opened, stated)) is not None:
             self._note(target, why)
-
-    def to_open(self, batch: MessageBatch, readable: Tensor) -> Tensor:
-        """Return which sealed messages [P] to open besides those that are anyway: at random, as many as the round's
-        share allows, at least one a round."""
-        rows = torch.ones(len(batch.senders), dtype=torch.long) if batch.splits is None else batch.splits.cpu().diff()
-        width = sum(v[:1].numel() for v in batch.payload.tensors().values())
-        name, most = type(batch.payload).__name__, _OPENED if batch.round else _OPENED_ONCE
-        round, spent = self._opened.get(name, (-1, 0))
-        cost = rows * max(width, _ROW_COST)
-        spent = (spent if round == batch.round else 0) + int(cost[readable].sum())
-        order = torch.randperm(len(rows), generator=self._rng)
-        order = order[~readable[order]]
-        total = cost[order].cumsum(0) + spent
-        few = total <= most
-        if spent == 0:
-            few[:1] = True
-        self._opened[name] = (batch.round, int(total[few][-1]) if bool(few.any()) else spent)
-        codes = _codes(batch)
-        return torch.isin(codes, codes[order[few]]) & ~readable
-
-    def _remember(self, name: str, receivers: Tensor, payload: Payload) -> None:
-        (value,) = payload.tensors().values()
-        kept = value[:1].clone().expand_as(value) if is_repeated(value) else value.clone()
-        self._received[name] = (receivers.cpu(), kept)
-
-    def _last(self, name: str, batch: MessageBatch) -> Tensor | None:
-        if name not in self._received:
-            return None
-        receivers, value = self._received[name]
-        order = receivers.argsort()
-        place = torch.searchsorted(receivers[order], batch.senders.cpu()).clamp(max=len(order) - 1)
-        return value[order[place].to(value.device)]
 
     def _note(self, target: Target, why: str) -> None:
         self._compared.note(target, why)
@@ -396,8 +358,3 @@ def _directions(batch: MessageBatch) -> list[tuple[str, Tensor | None]]:
     from_server = batch.senders == SERVER
     chosen = [(name, way) for name, way in (("up", ~from_server), ("down", from_server)) if bool(way.any())]
     return [(name, None if bool(way.all()) else way[batch.entry_messages()]) for name, way in chosen]
-
-
-def _codes(batch: MessageBatch) -> Tensor:
-    """Return a number [P] for every pair of sender and receiver."""
-    return (batch.senders.cpu() + 1) * 2**32 + batch.receivers.cpu() + 1

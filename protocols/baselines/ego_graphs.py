@@ -65,4 +65,4 @@ class EgoGraphs:
         nodes = torch.cat(shells, 2)
         used = valid.unsqueeze(2).expand_as(nodes).flatten(1).long()
         reached = torch.zeros_like(self.present, dtype=torch.long).scatter_add_(1, nodes.flatten(1), used) > 0
-        return EgoBatch(self.network, Sequences.of(nodes, self.proximity, self.network.global_nodes), reached)
+        return EgoBatch(self.network, Sequences(nodes, self.proximity, self.network.global_nodes), reached)

@@ -18,35 +18,54 @@ from torch import Tensor
 from torch.nn import functional
 
 from fglaudit.errors import FglauditError
-from fglaudit.nn.graph_transformer import Dropout, GraphTransformer, Weights, feed_forward, layer_norm, linear, take
+from fglaudit.nn.graph_transformer import (
+    Dropout,
+    GraphTransformer,
+    Weights,
+    feed_forward,
+    layer_norm,
+    linear,
+    sequence_blocks,
+    take,
+)
 from fglaudit.protocols.fedgt.proximity import Proximity
 
 
 @dataclass(frozen=True)
 class Sequences:
-    """Ego-graphs of m nodes of every client.
+    """Ego-graphs of m nodes of every client; what holds numbers for every pair is made when it is asked for.
 
     Attributes:
-        nodes: [K, m, s]; the first of each is the node itself. The g global nodes follow them.
-        phi: proximities of pairs [K, m, s + g, s + g, v].
-        repeated: entries that occur earlier in the sequence [K, m, s + g].
+        nodes: [K, m, s]; the first of each is the node itself. The g ``global_nodes`` follow them.
+        proximity: looked up for all pairs within a sequence.
     """
 
     nodes: Tensor
-    phi: Tensor
-    repeated: Tensor
+    proximity: Proximity
+    global_nodes: int
 
-    @staticmethod
-    def of(nodes: Tensor, proximity: Proximity, global_nodes: int) -> Sequences:
-        """Look up all pairs of ``nodes`` [K, m, s]."""
-        equal = nodes.unsqueeze(3) == nodes.unsqueeze(2)
-        near = proximity.among(nodes)
-        itself = equal.unsqueeze(4).to(near)
+    def part(self, rows: slice) -> Sequences:
+        """Return some of the m ego-graphs."""
+        return Sequences(self.nodes[:, rows], self.proximity, self.global_nodes)
+
+    @property
+    def repeated(self) -> Tensor:
+        """Entries that occur earlier in the sequence [K, m, s + g]."""
+        return functional.pad(self._equal().tril(-1).any(3), (0, self.global_nodes))
+
+    @property
+    def phi(self) -> Tensor:
+        """Proximities of pairs [K, m, s + g, s + g, v]."""
+        near = self.proximity.among(self.nodes)
+        itself = self._equal().unsqueeze(4).to(near)
         views = torch.cat([itself, near, torch.zeros_like(itself)], 4)
-        size, beyond = nodes.shape[2], (0, global_nodes)
+        size, beyond = self.nodes.shape[2], (0, self.global_nodes)
         phi = functional.pad(views, (0, 0, *beyond, *beyond))
         phi[:, :, size:, :, -1] = phi[:, :, :, size:, -1] = 1
-        return Sequences(nodes, phi, functional.pad(equal.tril(-1).any(3), beyond))
+        return phi
+
+    def _equal(self) -> Tensor:
+        return self.nodes.unsqueeze(3) == self.nodes.unsqueeze(2)
 
 
 @dataclass(frozen=True)
@@ -80,27 +99,47 @@ class Gophormer:
 
     def logits(self, weights: Weights, inputs: Tensor, egos: Sequences, dropout: Dropout) -> Tensor:
         """Return the class scores [K, m, C] from the projected ``inputs`` [K, n, d]."""
+        table = torch.cat([dropout(inputs), weights["global.weight"]], 1)
+        count, length = egos.nodes.shape[1], egos.nodes.shape[2] + self.global_nodes
+        widest = length * max(length * (self.powers + 2 + self.heads), 2 * self.hidden, self.feed_forward)
+        parts = sequence_blocks(count, len(inputs) * widest, dropout, inputs.device)
+        projected = self._projected(weights, 0, table)  # of distinct rows, once for all sequences
+        found = [self._first_nodes(weights, table, projected, egos.part(part), dropout) for part in parts]
+        return linear(weights, "classes", layer_norm(weights, "norm", torch.cat(found, 1)))
+
+    def _projected(self, weights: Weights, index: int, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return layer ``index``'s queries [K, r, d], and its keys and values side by side [K, r, 2 d], of ``rows``."""
+        normed = layer_norm(weights, f"layers.{index}.norm_attention", rows)
+        return linear(weights, f"layers.{index}.query", normed), linear(weights, f"layers.{index}.key_value", normed)
+
+    def _first_nodes(
+        self, weights: Weights, rows: Tensor, projected: tuple[Tensor, Tensor], egos: Sequences, dropout: Dropout
+    ) -> Tensor:
+        """Return the last layer's outputs for the first nodes of some ego-graphs [K, m', d].
+
+        Args:
+            rows: the first layer's inputs, of distinct nodes and then the global ones [K, n + g, d].
+            projected: what :meth:`_projected` returns of them.
+        """
         clients, count, _ = egos.nodes.shape
-        rows = torch.cat([dropout(inputs), weights["global.weight"]], 1)
-        everywhere = torch.arange(inputs.shape[1], rows.shape[1], device=rows.device).expand(clients, count, -1)
-        where: Tensor | None = torch.cat([egos.nodes, everywhere], 2)
-
-        def sequences(table: Tensor) -> Tensor:
-            """Return [K, m, s + g, ...]: the first layer works on a table of distinct rows, later ones on sequences."""
-            return table.view(clients, count, -1, table.shape[2]) if where is None else take(table, where)
-
+        size, phi, repeated = rows.shape[1], egos.phi, egos.repeated[:, :, None, None]
+        everywhere = torch.arange(size - self.global_nodes, size, device=rows.device).expand(clients, count, -1)
+        where = torch.cat([egos.nodes, everywhere], 2)
+        rows, query, key_value = (take(each, where) for each in (rows, *projected))
         for index in range(self.layers):
             name, width = f"layers.{index}", 1 if index == self.layers - 1 else None
-            normed = layer_norm(weights, f"{name}.norm_attention", rows)
-            query = sequences(linear(weights, f"{name}.query", normed))[:, :, :width]
-            key, value = sequences(linear(weights, f"{name}.key_value", normed)).chunk(2, 3)
-            bias = torch.einsum("kmijv,kvh->kmhij", egos.phi[:, :, :width], weights[f"{name}.proximity.weight"])
-            bias = bias.masked_fill(egos.repeated[:, :, None, None], -torch.inf)
-            attended = self._attend(query, key, value, bias).flatten(1, 2)
-            residual = sequences(rows)[:, :, :width].flatten(1, 2)
+            if index:
+                query, key_value = (
+                    each.view(clients, count, -1, each.shape[2]) for each in self._projected(weights, index, rows)
+                )
+                rows = rows.view(clients, count, -1, self.hidden)
+            key, value = key_value.chunk(2, 3)
+            bias = torch.einsum("kmijv,kvh->kmhij", phi[:, :, :width], weights[f"{name}.proximity.weight"])
+            bias = bias.masked_fill(repeated, -torch.inf)
+            attended = self._attend(query[:, :, :width], key, value, bias).flatten(1, 2)
+            residual = rows[:, :, :width].flatten(1, 2)
             rows = feed_forward(weights, name, residual + dropout(linear(weights, f"{name}.output", attended)), dropout)
-            where = None
-        return linear(weights, "classes", layer_norm(weights, "norm", rows))
+        return rows
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:
         """Return the attention outputs [K, m, w, d] of queries [K, m, w, d] over keys and values [K, m, s, d]."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 import torch
 from scored_runs import finding_of
 
-from fglaudit.adversary.means import EVERYBODY, averaged, others_means
-from fglaudit.adversary.uploads import missing_uploads, model_rounds, sending_clients
+from fglaudit.adversary.means import EVERYBODY, ModelRound, averaged, one_is_left, others_means
+from fglaudit.adversary.uploads import missing_uploads, model_noise_std, model_rounds, sending_clients
 from fglaudit.attacks.updates.update_inversion import UpdateInversion
 from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
 from fglaudit.defenses.none import NoDefense
+from fglaudit.facts import Additive, Field
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Defense
 from fglaudit.observers import ObserverSpec
@@ -63,6 +65,24 @@ def test_one_left_is_that_clients_upload(runs: dict[str, Run]) -> None:
     view = runs["masked"].view(Observer(parties=(0, 1, 3)))
     assert sending_clients(view, ModelUpdate).tolist() == [2]
     assert [models.change.shape[0] for models in model_rounds(view)] == [1] * 4
+
+
+def test_who_is_left_of_several_is_known_without_reading_a_message(runs: dict[str, Run]) -> None:
+    read: set[tuple[str, str]] = set()
+    for mine in ((0,), (0, 1)):
+        assert not one_is_left(runs["masked"].view(Observer(parties=mine)).noted(read))
+    assert not read
+
+
+def test_a_mean_has_less_of_the_uploads_noise_and_more_of_the_servers(runs: dict[str, Run]) -> None:
+    view, zero = runs["none"].view(Observer(parties=(0,))), torch.zeros(1, 5)
+    up, down = (
+        Additive(Field("ModelUpdate", "vector", way), "gaussian", std) for way, std in (("up", 0.3), ("down", 0.2))
+    )
+    told = replace(view, public=replace(view.public, facts=(up, down)))
+    assert model_noise_std(told, ModelRound(zero, zero)) == pytest.approx(0.3)
+    rest = ModelRound(zero, zero, of=3, spread=4 / 3)
+    assert model_noise_std(told, rest) == pytest.approx(math.hypot(0.3 / 3**0.5, 0.2 * 4 / 3))
 
 
 def test_clients_that_dropped_out_are_not_counted(runs: dict[str, Run]) -> None:
