@@ -16,12 +16,12 @@ from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncry
 from fglaudit.empirical import judge as judging
 from fglaudit.empirical.examined import examined
 from fglaudit.empirical.judge import judge
-from fglaudit.facts import Fact
+from fglaudit.facts import Fact, Field, Sealed
 from fglaudit.guarantees import Outcome, Verdict, Word
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
-from fglaudit.payloads import MessageBatch, ModelUpdate, Payload
+from fglaudit.payloads import MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
-from fglaudit.sealing import SealedRows, sealed_tensor
+from fglaudit.sealing import SealedRows, SealedTensor, sealed_tensor
 from fglaudit.secagg import masks
 from fglaudit.secagg.member import Member
 from fglaudit.testing import CPU, example_graph, record
@@ -230,6 +230,57 @@ def test_an_authors_own_scheme_is_claimed_at_most() -> None:
     assert verdict.word is Word.CLAIMED, verdict
     assert outcomes(verdict)["sealed"] is Outcome.UNTESTED
     assert outcomes(verdict)["fresh ciphertexts"] is Outcome.PASSED
+
+
+class Silent(Wrapped):
+    """Seals and promises nothing."""
+
+    def guarantee(self) -> Guarantee:
+        return Guarantee()
+
+
+@dataclass(frozen=True)
+class SilentSeal(Defense):
+    """Seals sums as ``scheme`` says, or in the clear, and promises nothing."""
+
+    name: ClassVar[str] = "silent-seal"
+    scheme: str = "clear"
+
+    def bind(self, context: Context) -> DefenseSession:
+        return Silent(HomomorphicEncryption().bind(context), "none") if self.scheme == "bfv" else Clear()
+
+
+class Clear(DefenseSession):
+    """Calls it sealed and sends the numbers themselves."""
+
+    def seals(self, payload: type[Payload]) -> bool:
+        return payload is NeighborSums
+
+    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
+        payload = batch.payload
+        assert isinstance(payload, NeighborSums)
+        rows = Xored.of(payload.sums, torch.zeros_like(payload.sums, dtype=torch.long))
+        sealed = NeighborSums(payload.nodes, sealed_tensor(rows, tuple(payload.sums.shape)))
+        return dataclasses.replace(batch, payload=sealed)
+
+    def unseal(self, batch: MessageBatch) -> MessageBatch:
+        payload = batch.payload
+        assert isinstance(payload, NeighborSums) and isinstance(payload.sums, SealedTensor)
+        assert isinstance(payload.sums.sealed, Xored)
+        return dataclasses.replace(
+            batch, payload=NeighborSums(payload.nodes, payload.sums.opened(payload.sums.sealed.values))
+        )
+
+    def facts(self) -> tuple[Fact, ...]:
+        return (Sealed(Field("NeighborSums"), "bfv", rounding=2.0**-20),)
+
+
+@pytest.mark.parametrize(("scheme", "word"), [("bfv", "verified: "), ("clear", "refuted: ")])
+def test_what_is_sealed_without_any_promise_is_audited_too(scheme: str, word: str) -> None:
+    """A gate lets pass what is sealed, whatever is promised."""
+    verdict, sealing = judged(SilentSeal(scheme))
+    assert verdict.word is Word.NONE and sealing.startswith(f"sealed, {word}"), sealing
+    assert judged(SilentSeal(scheme), quick=True)[1].startswith("sealed, claimed: ")
 
 
 def masks_fault(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
