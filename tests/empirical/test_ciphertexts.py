@@ -142,6 +142,27 @@ def test_a_plugin_that_encrypts_with_the_tools_keys_is_verified() -> None:
     assert verdict_of(KeySent(fault="none")).word is Word.VERIFIED
 
 
+class ManyReaders(Wrapped):
+    """Says that it takes several clients to open what each of them opens."""
+
+    def readers(self, batch: MessageBatch) -> int:
+        return 3
+
+
+@dataclass(frozen=True)
+class OneKeyForMany(HomomorphicEncryption):
+    name: ClassVar[str] = "one-key-for-many"
+
+    def bind(self, context: Context) -> DefenseSession:
+        return ManyReaders(super().bind(context), "none")
+
+
+def test_a_key_that_all_clients_hold_takes_no_more_than_one_of_them() -> None:
+    """An observer with a key would else be given ciphertexts alone."""
+    verdict = verdict_of(OneKeyForMany())
+    assert verdict.word is Word.REFUTED and "keys of 3 clients, and those of 1 open it" in verdict.reason
+
+
 @dataclass(frozen=True)
 class Xored(SealedRows):
     """Rows in fixed point, with a stream XORed to their bits; sums are taken of what they hide."""
