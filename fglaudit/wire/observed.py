@@ -46,7 +46,7 @@ from fglaudit.wire.compared_values import ComparedValues, applied
 from fglaudit.wire.noted_graph import ACROSS, ReadGraphs
 from fglaudit.wire.observed_graph import EDGE_FIELDS, changed_edges, changed_groups, same
 from fglaudit.wire.observed_seals import strange_seal
-from fglaudit.wire.stated import Stated
+from fglaudit.wire.stated import Stated, one_message
 from fglaudit.wire.summed_gradients import expected_sum, outside_samples
 
 _OPENED = 2**19
@@ -305,7 +305,7 @@ class Observed:
             self._note(target, "numbers that are no values changed")
             return
         received = None
-        if is_repeated(before) and is_repeated(after):
+        if (part is None or is_repeated(before)) and one_message(target, before, after):
             before, after, part = before[:1], after[:1], None
         elif any(isinstance(f, Clipped) and f.around == "received" for f in stated):
             received = self._last(kind.__name__, batch)
