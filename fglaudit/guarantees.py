@@ -126,6 +126,11 @@ class FieldState:
     state: str
     reason: str
 
+    @property
+    def shut(self) -> bool:
+        """Whether it travels sealed as the audits of ciphertexts verified; the author's word shuts nothing."""
+        return self.state == "sealed" and self.reason.startswith(f"{Word.VERIFIED}:")
+
 
 @dataclass(frozen=True)
 class Verdict:

@@ -25,6 +25,7 @@ from fglaudit.empirical.coalitions import coalitions_audit
 from fglaudit.empirical.key_search import NAME as KEYS
 from fglaudit.empirical.key_search import key_audit
 from fglaudit.empirical.sealed_replay import SealedTrace, sealed_replay
+from fglaudit.errors import FglauditError
 from fglaudit.facts import Sealed
 from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import REFUTED_AT, Audit, Outcome
@@ -38,6 +39,7 @@ from fglaudit.he.weighted_rows import WeightedRows
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, bound
 from fglaudit.payloads import MessageBatch
 from fglaudit.rng import derive
+from fglaudit.sealing import SealedRows
 from fglaudit.secagg.rows import MaskedRows
 
 SCHEME, FRESH, MASKS = "sealed", "fresh ciphertexts", "masks"
@@ -84,17 +86,15 @@ def _codecs(trace: SealedTrace) -> list[Codec]:
     found: dict[int, Codec] = {}
     for _, after in trace.sealings:
         for value in after.payload.sealed_fields().values():
-            rows = value.sealed
-            codec = (
-                rows.codec
-                if isinstance(rows, PackedRows)
-                else rows.scheme.codec
-                if isinstance(rows, WeightedRows)
-                else None
-            )
-            if codec is not None:
+            if (codec := _codec(value.sealed)) is not None:
                 found[id(codec)] = codec
     return list(found.values())
+
+
+def _codec(rows: SealedRows) -> Codec | None:
+    if isinstance(rows, PackedRows):
+        return rows.codec
+    return rows.scheme.codec if isinstance(rows, WeightedRows) else None
 
 
 def _rounds(trace: SealedTrace) -> list[MaskingRound]:
@@ -112,6 +112,8 @@ def _scheme_audit(trace: SealedTrace, codecs: Iterable[Codec]) -> Audit:
                 return Audit(SCHEME, Outcome.UNTESTED, why)
             if type(rows) is MaskedRows:
                 words["secure aggregation: X25519, HKDF and ChaCha20 of `cryptography`, keys of every client"] = None
+    if why := _keys_too_many(trace):
+        return Audit(SCHEME, Outcome.REFUTED, why)
     for codec in codecs:
         if type(codec) is ThresholdBfv:
             degree, holders = codec.parameters.degree, codec.parties
@@ -129,6 +131,31 @@ def _scheme_audit(trace: SealedTrace, codecs: Iterable[Codec]) -> Audit:
                 return Audit(SCHEME, Outcome.UNTESTED, why)
             words[f"opened with flooding noise of standard deviation {codec.flooding:.3g}"] = None
     return Audit(SCHEME, Outcome.PASSED, ", ".join(words))
+
+
+def _keys_too_many(trace: SealedTrace) -> str:
+    """Return in words which message is said to take more clients' keys than open it."""
+    for (_, after), current in zip(trace.sealings, trace.masked, strict=True):
+        try:
+            said = trace.session.readers(after)
+        except FglauditError:  # masked messages of a round that is over: nobody opens them any more
+            continue
+        needed = [_keys_needed(value.sealed, current) for value in after.payload.sealed_fields().values()]
+        least = min((keys for keys in needed if keys is not None), default=said)
+        if said > least:
+            kind = type(after.payload).__name__
+            return f"{kind} is said to take the keys of {said} clients, and those of {least} open it"
+    return ""
+
+
+def _keys_needed(rows: SealedRows, current: MaskingRound | None) -> int | None:
+    """Return how many clients' keys open ``rows``; None where that is not known here."""
+    if isinstance(rows, MaskedRows):
+        return None if current is None else current.aggregation.threshold
+    codec = _codec(rows)
+    if isinstance(codec, ThresholdBfv):
+        return codec.parties
+    return 1 if isinstance(codec, SharedKeyCodec) else None
 
 
 def _tools_own(session: DefenseSession, current: MaskingRound | None) -> bool:

@@ -21,6 +21,8 @@ SERVER_SIDE, CLIENT_SIDE = "server", "clients"
 EVERYBODY = ""
 _SEES = {SERVER_SIDE: ("server", "wire"), CLIENT_SIDE: ("client", "wire")}
 """By the side that receives a field, what is in the names of observers that see it."""
+NO_VALUES = (PRESENCE, "nodes", "node")
+"""Fields that say who sends what of which node."""
 REPORT = "report"
 """The payload that stands for what a run reports beside its messages."""
 
@@ -30,14 +32,20 @@ def sees(observer: str, listed: str) -> bool:
     return listed in (EVERYBODY, observer) or any(name in observer for name in _SEES.get(listed, ()))
 
 
-def unreplayed_states(counted: Counted, sealed: Collection[str], why: str) -> tuple[FieldState, ...]:
-    """Return the states where nothing was replayed: sealed, or nothing."""
+def unreplayed_states(
+    counted: Counted, sealed: Collection[str], why: str, sealing: Sequence[Audit] = ()
+) -> tuple[FieldState, ...]:
+    """Return the states where nothing was replayed: sealed, or nothing.
+
+    Args:
+        sealing: audits of what travels sealed; without any it is claimed.
+    """
+    hidden = _sealing_words(sealing) if sealing else f"claimed: {why}"
     found = []
     for sent in counted.sent:
         side = CLIENT_SIDE if sent.by_server else SERVER_SIDE
         for name in sent.fields:
-            hidden = sent.payload in sealed
-            words = ("sealed", f"claimed: {why}") if hidden else ("nothing", f"sent in the clear; {why}")
+            words = ("sealed", hidden) if sent.payload in sealed else ("nothing", f"sent in the clear; {why}")
             found.append(FieldState(side, sent.payload, name, *words))
     return tuple(found)
 
@@ -84,7 +92,7 @@ def after_unstated(states: Sequence[FieldState], unstated: Sequence[Unstated]) -
     found = []
     for state in states:
         direction = {SERVER_SIDE: "up", CLIENT_SIDE: "down"}.get(state.observer)
-        value = state.field not in (PRESENCE, "nodes", "node")
+        value = state.field not in NO_VALUES
         if value and any(target.meets(state.payload, state.field, direction) for target in fields):
             state = replace(state, state="unexamined", reason=f"{UNSTATED}: done to it is something that is not stated")
         found.append(state)
@@ -141,7 +149,7 @@ def _is_value(payload: str, name: str, seen: Examined) -> bool:
         if type(batch.payload).__name__ == payload and name in batch.payload.tensors():
             return batch.payload.tensors()[name].is_floating_point()
     kind = Payload.registry.get(payload)
-    return kind is not None and name not in ("nodes", "node")
+    return kind is not None and name not in NO_VALUES
 
 
 def fields_audit(seen: Examined, promise: Guarantee, sealed: Collection[str]) -> Audit:

@@ -73,7 +73,10 @@ def judge(
     sealed = protocol.sealed(graph, session)
     if not promised(promise):
         why = "nothing is promised, and nothing was replayed"
-        return Verdict(Word.NONE, "nothing is promised"), unreplayed_states(counted, sealed, why)
+        sealing: tuple[Audit, ...] = ()
+        if sealed and not quick:  # whoever seals promises nothing else, and that is not believed unseen either
+            sealing = ciphertext_audits(protocol, graph, defense, context, seed=seed, device=device)
+        return Verdict(Word.NONE, "nothing is promised"), unreplayed_states(counted, sealed, why, sealing)
     accounted = account(context, session.facts(), promise, counted)
     audits = [
         _facts_audit(unstated),
@@ -106,7 +109,7 @@ def judge(
         audits.append(Audit("fields", Outcome.UNTESTED, why))
         return _verdict(promise, accounted, audits, "", copies), unreplayed_states(counted, sealed, why)
     audits += [foreign_audit(seen, accounted), sensitivity_audit(seen), fields_audit(seen, promise, sealed)]
-    sealing: tuple[Audit, ...] = ()
+    sealing = ()
     if sealed:
         sealing = ciphertext_audits(protocol, graph, defense, context, seed=seed, device=device)
         audits += sealing

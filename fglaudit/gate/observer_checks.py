@@ -77,7 +77,7 @@ def _trouble(answer: Answer, end: UpperEnd) -> tuple[Word, str]:
     """Return the word of an answer that does not hold, and why, in a few words."""
     if answer.word is Word.LEAKS and answer.leak is not None:
         return Word.LEAKS, f"{briefly(answer.leak)} by {answer.leak.attack}".replace(THIN, " ")
-    return _word(answer), end.why_not if answer.word is Word.HELD else answer.reason
+    return _word(answer), end.why_not if answer.word in (Word.HELD, Word.NOT_TESTED) else answer.reason
 
 
 def _word(answer: Answer) -> Word:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fglaudit import registry
-from fglaudit.empirical.field_states import REPORT
+from fglaudit.empirical.field_states import NO_VALUES, REPORT
 from fglaudit.errors import FglauditError
 from fglaudit.finding import CellRecord, Status
 from fglaudit.guarantees import FieldState
@@ -47,12 +47,12 @@ def upper_end(answer: Answer) -> UpperEnd:
     measured = [leak for leak in answer.leaks if leak.measured]
     if not measured and nothing_leaves(answer.setting):
         return UpperEnd(0.0, note="nothing is sent")
-    if not measured and mine and {state.state for state in mine} <= {"sealed", "public"}:
+    if not measured and _closed(mine, answer.quantity):
         return UpperEnd(0.0, note="everything that reaches it is sealed or public")
     if broken := sorted({leak.attack for leak in answer.leaks if leak.count(Status.BROKEN_ATTACK)}):
         return UpperEnd(None, why_not=f"failed their self-test: {', '.join(broken)}")
     if not measured:
-        return UpperEnd(None, why_not=answer.reason)
+        return UpperEnd(None, why_not=_believed(mine) or answer.reason)
     counted = [leak for leak in measured if leak.reassures or leak.grounds]
     if not any(leak.reassures for leak in measured) and not any(leak.grounds for leak in measured):
         return UpperEnd(None, why_not=answer.reason)
@@ -102,13 +102,27 @@ def concerns(said: str, observer: str) -> bool:
     return bool(kinds & named) or not named <= {"server", "client", "wire"} or ("wire" in kinds and "server" in named)
 
 
+def _closed(states: list[FieldState], quantity: str) -> bool:
+    """Whether every value is sealed, as audits verified, or public. Who sends what of which node, and reported
+    accuracies, are no values: as to features it is enough that they were not seen to move."""
+    sent = [state for state in states if state.payload != REPORT or quantity != FEATURES]
+    values = [s for s in sent if quantity != FEATURES or s.field not in NO_VALUES or s.state != "not seen to move"]
+    return bool(values) and all(state.shut or state.state == "public" for state in values)
+
+
+def _believed(states: list[FieldState]) -> str:
+    """Return which payloads are sealed by their author's word alone; empty if none is."""
+    open_ = {state.payload: state.reason for state in states if state.state == "sealed" and not state.shut}
+    return "; ".join(f"{payload} is sealed, {reason}" for payload, reason in sorted(open_.items()))
+
+
 def _unread(answer: Answer, states: list[FieldState]) -> list[str]:
     """Return the payloads that an attack on features ran on, or that are said to carry data, and that no adapted and
     self-tested one read."""
     ran = [leak for leak in answer.leaks if any(f.status is not Status.NOT_APPLICABLE for f in leak.findings)]
     needed = {payload for leak in ran for payload in payloads_of(leak.attack)}
     needed |= {state.payload for state in states if state.state == "attacked"}
-    settled = {state.payload for state in states if state.state in ("attacked", "sealed")}
+    settled = {state.payload for state in states if state.state == "attacked" or state.shut}
     read = {payload for leak in ran if leak.reassures or leak.grounds for payload in payloads_of(leak.attack)}
     return sorted(needed - read - settled)
 

@@ -27,6 +27,7 @@ from fglaudit.testing.plugin_words import (
     failures,
     guarantee_lines,
     of_attack,
+    stronger,
 )
 from fglaudit.testing.small_audits import audited, federated, protocols_for
 from fglaudit.view import Observer
@@ -161,8 +162,9 @@ def _attack(plugin: Attack, asked: Sequence[str], quick: bool) -> Iterator[Line]
         if len(reasons) == 2:
             yield Line(f"no observer of {name} can use it", ExitCode.FAILED)
             continue
-        for row in (row for one in audited(protocol, "none", quick, [plugin]).records for row in one.findings):
-            yield of_attack(row)
+        rows = [row for one in audited(protocol, "none", quick, [plugin]).records for row in one.findings]
+        yield from map(of_attack, rows)
+        yield from stronger(rows, audited(protocol, "none", quick))
 
 
 def _protocol(plugin: FederatedProtocol, asked: Sequence[str], quick: bool) -> Iterator[Line]:

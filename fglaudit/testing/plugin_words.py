@@ -38,6 +38,22 @@ def of_attack(row: Finding) -> Line:
     return Line(f"{_who(row)}: {row.status}: {row.reason}", fault)
 
 
+def stronger(rows: Sequence[Finding], beside: Report) -> Iterator[Line]:
+    """Say where an attack of this package gets more from the same messages than the checked one, whose ``rows`` these
+    are: what that one finds nothing in is then no sign of protection."""
+    for answer in answered(beside):
+        if answer.word is not Word.LEAKS or answer.leak is None:
+            continue
+        mine = [
+            row.advantage or 0.0
+            for row in rows
+            if row.status is Status.OK
+            and (row.observer, row.observer_knowledge, row.quantity) == (*answer.observer, answer.quantity)
+        ]
+        if mine and (answer.leak.advantage or 0.0) > max(mine):
+            yield Line(f"more is got from the same messages by an attack of this package: {answer_line(answer)}")
+
+
 def answered(report: Report) -> list[Answer]:
     """Return the answers of an audit, by observer and quantity."""
     return answers(summarize(Run(report.name, report.records, planned=True)))

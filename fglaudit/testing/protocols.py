@@ -16,13 +16,16 @@ from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Trai
 from fglaudit.payloads import MessageBatch, Payload
 from fglaudit.structure import Models, Structure
 from fglaudit.testing.comparing import assert_unchanged, check_plugin, graph_tensors, same_messages, same_weights
+from fglaudit.testing.exposed_rows import unexposed
+from fglaudit.testing.past_channel import carried_past
 from fglaudit.testing.runs import CPU, Run, example_graph, record
 
 
 def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = None) -> None:
     """Check a protocol: declared messages, determinism, no mutation, accuracies, rule 2 for every payload it sends,
-    whether edges between clients enter anything, and that ``releases`` leave out none that carries a record past a
-    guarantee.
+    that parties use nothing of others but what was sent to them, nor test labels, that ``exposed`` names whose rows
+    reach whom, whether edges between clients enter anything, and that ``releases`` leave out none that carries a record
+    past a guarantee.
 
     Raises:
         AssertionError: naming the rule that does not hold.
@@ -32,6 +35,9 @@ def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = N
     before = graph_tensors(graph)
     run = record(protocol, graph)
     assert_unchanged(before, graph_tensors(graph), "a protocol must not change the graph it is given")
+    past = carried_past(protocol, graph, run)
+    assert not past, f"whatever crosses between parties goes through the channel, to who uses it: {past}"
+    _check_exposed(protocol, graph)
     stated = protocol.structure(graph)
     plain = json.loads(json.dumps(stated.to_json()))
     assert Structure.from_json(plain).to_json() == stated.to_json(), "`structure` states plain values, saved as JSON"
@@ -58,6 +64,11 @@ def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = N
         assert not same_weights(corrupted.trained, trained), (
             f"what is sent is trained on (rule 2): corrupting {name} changed nothing"
         )
+
+
+def _check_exposed(protocol: FederatedProtocol, graph: FederatedGraph) -> None:
+    reached = unexposed(protocol, graph)
+    assert not reached, f"`exposed` lists all nodes whose rows reach an observer; it lists none, and {reached}"
 
 
 class _ApartSession(DefenseSession):

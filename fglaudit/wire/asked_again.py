@@ -32,7 +32,7 @@ from fglaudit.wire.drawn_alike import answers_alike, bits_alike
 from fglaudit.wire.foreign import is_foreign
 from fglaudit.wire.kept_outside import copies_itself, has_slots, kept_outside
 from fglaudit.wire.many_draws import FEWEST_DRAWS, of_few, strange_draws
-from fglaudit.wire.stated import MANY, Hook, Stated, Values, draws_at_random, own, unlike
+from fglaudit.wire.stated import MANY, Hook, Stated, Values, draws_at_random, one_message, own, unlike
 from fglaudit.wire.twin import Twin
 
 MOST_ASKED = 2**26
@@ -148,7 +148,7 @@ class AskedAgain:
                 found[about.target] = "what leaves has another shape when it is asked for again"
                 continue
             chosen = [v if part is None else v[part] for v in (kept[name], other[name], *sent)]
-            if all(is_repeated(v) for v in chosen):
+            if part is None and one_message(about.target, *chosen):
                 chosen = [v[:1] for v in chosen]
             groups = _ids(kept, chosen[0], part)
             if (wrong := self._strange(about, groups, *chosen)) is not None:
@@ -256,6 +256,8 @@ def _other(value: Tensor, rng: torch.Generator) -> Tensor:
         return value.clone()
     if is_repeated(value):
         return _other(value[:1].clone(), rng).expand_as(value)
+    if value.dim() > 1 and len(value) > 1 and bool((value == value[:1]).all()):  # one message, stored for each receiver
+        return _other(value[:1], rng).expand_as(value).clone()
     flat = value.detach().cpu().flatten()
     moved = flat[torch.randperm(len(flat), generator=rng)] * (2 * torch.rand(len(flat), generator=rng) - 1).to(flat)
     return moved.view(value.shape).to(value)

@@ -47,7 +47,7 @@ from fglaudit.wire.noted_graph import ACROSS, ReadGraphs
 from fglaudit.wire.observed_graph import EDGE_FIELDS, changed_edges, changed_groups, same
 from fglaudit.wire.observed_seals import strange_seal
 from fglaudit.wire.opened_again import pair_codes
-from fglaudit.wire.stated import Stated
+from fglaudit.wire.stated import Stated, one_message
 from fglaudit.wire.summed_gradients import expected_sum, outside_samples
 
 Noise = tuple[Tensor, Tensor, Shape] | None
@@ -299,7 +299,7 @@ class Observed:
             self._note(target, "numbers that are no values changed")
             return
         received = None
-        if is_repeated(before) and is_repeated(after):
+        if (part is None or is_repeated(before)) and one_message(target, before, after):
             before, after, part = before[:1], after[:1], None
         elif any(isinstance(f, Clipped) and f.around == "received" for f in stated):
             received = self._received.of(batch)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fglaudit.facts import Additive, Correlated, Fact, Masked, Randomised, Rounded, Target
+from fglaudit.facts import Additive, Correlated, Fact, Field, Masked, Randomised, Rounded, Target
 from fglaudit.facts.explaining import Expected
 from fglaudit.facts.residuals import Shape
 from fglaudit.interfaces import DefenseSession
@@ -59,6 +59,15 @@ def draws_at_random(facts: Sequence[Fact]) -> bool:
     """Whether anything is stated to be drawn."""
     random = any(isinstance(f, Additive | Randomised) for f in facts)
     return random or any(isinstance(f, Rounded) and f.stochastic for f in facts)
+
+
+def one_message(target: Target, *values: Tensor) -> bool:
+    """Whether each of ``values`` [P, ...] is one message of the server to all its receivers: released once, with one
+    draw of noise."""
+    if all(is_repeated(value) for value in values):
+        return True
+    down = isinstance(target, Field) and target.direction == "down"
+    return down and all(value.dim() > 1 and bool((value == value[:1]).all()) for value in values)
 
 
 def own(value: Tensor) -> Tensor:

@@ -16,12 +16,12 @@ from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncry
 from fglaudit.empirical import judge as judging
 from fglaudit.empirical.examined import examined
 from fglaudit.empirical.judge import judge
-from fglaudit.facts import Fact
+from fglaudit.facts import Fact, Field, Sealed
 from fglaudit.guarantees import Outcome, Verdict, Word
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
-from fglaudit.payloads import MessageBatch, ModelUpdate, Payload
+from fglaudit.payloads import MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
-from fglaudit.sealing import SealedRows, sealed_tensor
+from fglaudit.sealing import SealedRows, SealedTensor, sealed_tensor
 from fglaudit.secagg import masks
 from fglaudit.secagg.member import Member
 from fglaudit.testing import CPU, example_graph, record
@@ -142,6 +142,27 @@ def test_a_plugin_that_encrypts_with_the_tools_keys_is_verified() -> None:
     assert verdict_of(KeySent(fault="none")).word is Word.VERIFIED
 
 
+class ManyReaders(Wrapped):
+    """Says that it takes several clients to open what each of them opens."""
+
+    def readers(self, batch: MessageBatch) -> int:
+        return 3
+
+
+@dataclass(frozen=True)
+class OneKeyForMany(HomomorphicEncryption):
+    name: ClassVar[str] = "one-key-for-many"
+
+    def bind(self, context: Context) -> DefenseSession:
+        return ManyReaders(super().bind(context), "none")
+
+
+def test_a_key_that_all_clients_hold_takes_no_more_than_one_of_them() -> None:
+    """An observer with a key would else be given ciphertexts alone."""
+    verdict = verdict_of(OneKeyForMany())
+    assert verdict.word is Word.REFUTED and "keys of 3 clients, and those of 1 open it" in verdict.reason
+
+
 @dataclass(frozen=True)
 class Xored(SealedRows):
     """Rows in fixed point, with a stream XORed to their bits; sums are taken of what they hide."""
@@ -230,6 +251,57 @@ def test_an_authors_own_scheme_is_claimed_at_most() -> None:
     assert verdict.word is Word.CLAIMED, verdict
     assert outcomes(verdict)["sealed"] is Outcome.UNTESTED
     assert outcomes(verdict)["fresh ciphertexts"] is Outcome.PASSED
+
+
+class Silent(Wrapped):
+    """Seals and promises nothing."""
+
+    def guarantee(self) -> Guarantee:
+        return Guarantee()
+
+
+@dataclass(frozen=True)
+class SilentSeal(Defense):
+    """Seals sums as ``scheme`` says, or in the clear, and promises nothing."""
+
+    name: ClassVar[str] = "silent-seal"
+    scheme: str = "clear"
+
+    def bind(self, context: Context) -> DefenseSession:
+        return Silent(HomomorphicEncryption().bind(context), "none") if self.scheme == "bfv" else Clear()
+
+
+class Clear(DefenseSession):
+    """Calls it sealed and sends the numbers themselves."""
+
+    def seals(self, payload: type[Payload]) -> bool:
+        return payload is NeighborSums
+
+    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
+        payload = batch.payload
+        assert isinstance(payload, NeighborSums)
+        rows = Xored.of(payload.sums, torch.zeros_like(payload.sums, dtype=torch.long))
+        sealed = NeighborSums(payload.nodes, sealed_tensor(rows, tuple(payload.sums.shape)))
+        return dataclasses.replace(batch, payload=sealed)
+
+    def unseal(self, batch: MessageBatch) -> MessageBatch:
+        payload = batch.payload
+        assert isinstance(payload, NeighborSums) and isinstance(payload.sums, SealedTensor)
+        assert isinstance(payload.sums.sealed, Xored)
+        return dataclasses.replace(
+            batch, payload=NeighborSums(payload.nodes, payload.sums.opened(payload.sums.sealed.values))
+        )
+
+    def facts(self) -> tuple[Fact, ...]:
+        return (Sealed(Field("NeighborSums"), "bfv", rounding=2.0**-20),)
+
+
+@pytest.mark.parametrize(("scheme", "word"), [("bfv", "verified: "), ("clear", "refuted: ")])
+def test_what_is_sealed_without_any_promise_is_audited_too(scheme: str, word: str) -> None:
+    """A gate lets pass what is sealed, whatever is promised."""
+    verdict, sealing = judged(SilentSeal(scheme))
+    assert verdict.word is Word.NONE and sealing.startswith(f"sealed, {word}"), sealing
+    assert judged(SilentSeal(scheme), quick=True)[1].startswith("sealed, claimed: ")
 
 
 def masks_fault(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:

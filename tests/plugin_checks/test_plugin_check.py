@@ -156,3 +156,15 @@ def test_a_protocols_own_refusal_is_no_fault_of_the_defense(
     code, said = called(capsys, "clipped-noise", "--fields", "{epsilon: 2.0}", "--protocol", "nfedgnn", "--quick")
     assert code == ExitCode.INPUT
     assert "cannot be checked on nfedgnn: nfedgnn has one user per node" in said and "FAULT" not in said
+
+
+def test_an_attack_that_gets_less_than_those_of_the_package_is_told_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it finds nothing in would else look protected; it passes its self-test on rows that stand alone."""
+    path = scaffold("attack", "top-sums", tmp_path)[0]
+    with pytest.raises(SystemExit) as done:
+        main(["check", f"{path}:TopSums", "--quick"])
+    assert not done.value.code
+    out = capsys.readouterr().out
+    assert "more is got from the same messages by an attack of this package: server" in out, out

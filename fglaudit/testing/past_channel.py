@@ -1,0 +1,220 @@
+"""Does anything get from one party to another that was not sent to it? A protocol is given the whole graph, and all
+messages, and may read more of them than a party has.
+
+One client's rows, or its labels, are other ones, and everybody receives what was received before: then nobody but that
+client may send anything else. The same is asked of labels of test nodes, which nobody trains on; and of what one party
+receives: of others' mail nobody may make anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from fglaudit.defenses.none import NoDefense
+from fglaudit.errors import FglauditError
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import FederatedProtocol
+from fglaudit.payloads import SERVER, MessageBatch, Payload
+from fglaudit.testing.comparing import same_weights
+from fglaudit.testing.runs import Run, record
+
+_RELATIVE, _ABSOLUTE = 1e-5, 1e-6
+"""By how much numbers may differ that are computed beside others: sums over all clients at once round otherwise."""
+
+_LITTLE = 1e-3
+"""How far rows go towards other ones in a small change."""
+
+
+@dataclass(frozen=True)
+class _World:
+    """Other graphs.
+
+    Attributes:
+        what: differs, in words.
+        graphs: in which it does. Something must move in all of them: where clients share one generator, what they draw
+            depends on how many numbers others draw, which large changes may move, and small ones do not.
+        client: whose data that are; -1: everybody's.
+        known: whether the server may hold them.
+    """
+
+    what: str
+    graphs: tuple[FederatedGraph, ...]
+    client: int
+    known: bool = False
+
+
+def carried_past(protocol: FederatedProtocol, graph: FederatedGraph, run: Run) -> str:
+    """Return in words what a party makes of others' data that no message brought it; empty if nothing was seen.
+
+    Args:
+        run: a training of ``protocol`` on ``graph`` without a defense.
+    """
+    if not type(protocol).emits:
+        return ""  # all data are in one place, or stay where they are
+    first = Messages()
+    record(protocol, graph, NoDefense(), tamper=first.keep)
+    for sender, receiver in first.pairs():
+        other = Messages(first, (sender, receiver))
+        try:
+            record(protocol, graph, NoDefense(), tamper=other.force)
+        except FglauditError:  # it refuses messages that differ by receiver
+            continue
+        if (third := other.strange((sender, receiver))) is not None:
+            return (
+                f"what {named(sender)} sends to {named(receiver)} changes {third[0]} that {named(third[1])} sends,"
+                " who never received it"
+            )
+    for world in _worlds(graph):
+        found = [_change(protocol, changed, world, first, run) for changed in world.graphs]
+        if all(found):
+            return f"{world.what} change {found[-1]}"
+    return ""
+
+
+def _change(protocol: FederatedProtocol, graph: FederatedGraph, world: _World, first: Messages, run: Run) -> str:
+    """Return what is another one in ``graph``, one of ``world``, in words; empty if nothing is."""
+    other = Messages(first)
+    trained = record(protocol, graph, NoDefense(), tamper=other.force).trained
+    may = (world.client, SERVER) if world.known else (world.client,)
+    if (sender := other.strange(may)) is not None:
+        return f"{sender[0]} that {named(sender[1])} sends, though it received the same messages"
+    if world.client < 0 and not same_weights(trained, run.trained):
+        return "the weights that training ends with"
+    return ""
+
+
+def named(party: int) -> str:
+    return "the server" if party == SERVER else f"client {party}"
+
+
+def _worlds(graph: FederatedGraph) -> Iterator[_World]:
+    """Yield graphs in which a client's own data, or all test labels, are other ones; of nodes that no other client
+    holds. Largest values stay: they may count as public."""
+    client, own, x = changed_rows(graph)
+    y = graph.y.clone()
+    nearly = graph.x + _LITTLE * (x - graph.x)
+    yield _World(f"rows of client {client}", (replace(graph, x=x), replace(graph, x=nearly)), client)
+    y[own] = _others(y[own], graph.num_classes)
+    yield _World(f"labels of client {client}", (replace(graph, y=y),), client, known=True)
+    tested = _tested(graph)
+    y = graph.y.clone()
+    y[tested] = _others(y[tested], graph.num_classes)
+    yield _World("labels of test nodes", (replace(graph, y=y),), -1)
+
+
+def changed_rows(graph: FederatedGraph) -> tuple[int, Tensor, Tensor]:
+    """Return the largest client, its nodes [n] that nobody else holds, and features [N, ..., F] in which theirs are
+    others."""
+    holders = torch.bincount(torch.cat(graph.clients), minlength=graph.num_nodes)
+    client = max(range(graph.num_clients), key=lambda k: len(graph.clients[k]))
+    own = graph.clients[client]
+    own = own[holders[own] == 1]
+    x = graph.x.clone()
+    x[own] = _other_rows(x[own])
+    return client, own, x
+
+
+def _other_rows(rows: Tensor) -> Tensor:
+    """Return the rows [n, ..., F] in other places and their entries too, half of them lost: means are other ones."""
+    if not len(rows):
+        return rows
+    kept = rows.flip(0, -1)
+    kept[::2] = kept[int(kept.flatten(1).abs().amax(1).argmax())].clone()
+    return kept
+
+
+def _others(labels: Tensor, classes: int) -> Tensor:
+    return torch.where(labels >= 0, (labels + 1) % max(1, classes), labels)
+
+
+def _tested(graph: FederatedGraph) -> Tensor:
+    """Return a mask, of the shape of the labels, of what is tested and neither trained nor validated on."""
+    test = torch.zeros(graph.y.shape, dtype=torch.bool)
+    used = torch.zeros_like(test)
+    for nodes, train, val, held in zip(graph.clients, graph.train, graph.val, graph.test, strict=True):
+        test[nodes] |= held
+        used[nodes] |= train | val
+    return test & ~used
+
+
+class Messages:
+    """The messages of a training, which receivers of another one get in place of its own; those from one to the other
+    of the pair ``altered`` with other numbers."""
+
+    def __init__(self, earlier: Messages | None = None, altered: tuple[int, int] | None = None) -> None:
+        self.batches: list[MessageBatch] = []
+        self._earlier, self._altered = earlier, altered
+
+    def keep(self, batch: MessageBatch, payload: Payload) -> Payload:
+        own = type(payload).from_tensors({n: v if v.is_meta else v.clone() for n, v in payload.tensors().items()})
+        self.batches.append(replace(batch, payload=own))
+        return payload
+
+    def force(self, batch: MessageBatch, payload: Payload) -> Payload:
+        self.keep(batch, payload)
+        assert self._earlier is not None
+        at = len(self.batches) - 1
+        if at >= len(self._earlier.batches) or not aligned(self._earlier.batches[at], self.batches[at]):
+            return payload
+        earlier = self._earlier.batches[at]
+        return earlier.payload if self._altered is None else _altered(earlier, *self._altered)
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """Return senders and receivers to try: of every two kinds of parties the last receiver, and its first sender.
+        A sender knows what it sent itself."""
+        found: dict[tuple[bool, bool], tuple[int, int]] = {}
+        for batch in self.batches:
+            receiver = int(batch.receivers.max())
+            sender = int(batch.senders[batch.receivers == receiver].min())
+            found.setdefault((sender == SERVER, receiver == SERVER), (sender, receiver))
+        return list(found.values())
+
+    def strange(self, parties: tuple[int, ...]) -> tuple[str, int] | None:
+        """Return the field that left another one than ``parties``, whose data or messages changed, and who it was; up
+        to where two trainings send different messages."""
+        assert self._earlier is not None
+        for before, after in zip(self._earlier.batches, self.batches, strict=False):
+            if not aligned(before, after):
+                return None
+            others = ~torch.isin(before.senders, torch.tensor(parties))
+            message = before.entry_messages()
+            for name in before.payload.tensors():
+                entries = moved(before, after, name)
+                entries = entries[others[message[entries]]]
+                if len(entries):
+                    return f"{name} of {type(before.payload).__name__}", int(before.senders[message[entries[0]]])
+        return None
+
+
+def aligned(one: MessageBatch, other: MessageBatch) -> bool:
+    kinds = type(one.payload) is type(other.payload) and one.payload.shapes() == other.payload.shapes()
+    parties = torch.equal(one.senders, other.senders) and torch.equal(one.receivers, other.receivers)
+    return kinds and parties and (one.splits is None or torch.equal(one.splits, other.splits))  # type: ignore[arg-type]
+
+
+def _altered(batch: MessageBatch, sender: int, receiver: int) -> Payload:
+    """Return the payload with other numbers in what ``sender`` sends to ``receiver``."""
+    mine = ((batch.senders == sender) & (batch.receivers == receiver))[batch.entry_messages()]
+    changed = {}
+    for name, value in batch.payload.tensors().items():
+        if not value.is_meta and value.is_floating_point():
+            there = mine.to(value.device).view(-1, *[1] * (value.dim() - 1))
+            value = torch.where(there, value * 1.5 + 0.1, value)
+        changed[name] = value
+    return type(batch.payload).from_tensors(changed)
+
+
+def moved(one: MessageBatch, other: MessageBatch, name: str = "") -> Tensor:
+    """Return which entries of the leading axis differ by more than roundoff, in the field ``name`` or in any."""
+    count = len(one.senders) if one.splits is None else int(one.splits[-1].item())
+    found = torch.zeros(count, dtype=torch.bool)
+    fields = other.payload.tensors()
+    for field, value in one.payload.tensors().items():
+        if name in ("", field) and not value.is_meta:
+            close = torch.isclose(value.double(), fields[field].double(), _RELATIVE, _ABSOLUTE, equal_nan=True)
+            found |= ~close.reshape(count, -1).all(1).cpu()
+    return found.nonzero().squeeze(1)

@@ -1,0 +1,144 @@
+"""Protocols that get something from one party to another without a message to it, and one that does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from fglaudit.context import Uploads
+from fglaudit.graph import ClientGraph, FederatedGraph
+from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload, RawFeatures
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.structure import Models, Structure
+from fglaudit.testing import check_protocol, example_graph
+from fglaudit.view import Observer
+
+
+@dataclass(frozen=True)
+class Averaged(FederatedProtocol):
+    """Average linear classifiers of own rows, with one ``fault``."""
+
+    name: ClassVar[str] = "averaged"
+    emits: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
+
+    fault: str = "none"
+
+    @property
+    def num_rounds(self) -> int:
+        return 3
+
+    def structure(self, graph: FederatedGraph) -> Structure:
+        return Structure((Models("weights"),))
+
+    def uploads(self, graph: FederatedGraph) -> Uploads:
+        return Uploads(graph.num_clients, graph.num_clients, 1 / graph.num_clients)
+
+    def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
+        return torch.empty(0, dtype=torch.long)
+
+    def rows(self, graph: FederatedGraph, clients: list[ClientGraph], channel: Channel) -> list[Tensor]:
+        own = [client.x.float() for client in clients]
+        if self.fault == "whole graph":
+            adjacent = torch.eye(graph.num_nodes)
+            adjacent[graph.edge_index[0], graph.edge_index[1]] = 1
+            return [(adjacent @ graph.x.float())[client.nodes] for client in clients]
+        if self.fault == "means of all":
+            return [rows - graph.x.float().mean(0) for rows in own]
+        return own
+
+    def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
+        clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
+        rows, layout = self.rows(graph, clients, channel), {"weight": (graph.num_features, graph.num_classes)}
+        everybody = torch.arange(len(clients))
+        server = everybody.clone() if self.fault == "to oneself" else torch.full_like(everybody, SERVER)
+        model, accuracies, overall = torch.zeros(graph.num_features * graph.num_classes), [], []
+        for round in range(1, self.num_rounds + 1):
+            received = model.expand(len(clients), -1).clone()
+            if self.fault != "no way back":
+                down = MessageBatch(round, server, everybody, ModelUpdate(received))
+                received = channel.send(down).tensors()["vector"]
+            local = [
+                self.step(x, client, weight.view(layout["weight"]))
+                for x, client, weight in zip(rows, clients, received, strict=True)
+            ]
+            receivers = everybody.roll(1) if self.fault == "ring" else server
+            up = MessageBatch(round, everybody, receivers, ModelUpdate(torch.stack(local)))
+            model = channel.send(up).tensors()["vector"].mean(0)
+            if self.fault == "server's rows":
+                model = model + graph.x.float().mean()
+            hits = [
+                ((x @ model.view(layout["weight"])).argmax(1) == c.y)[c.test].float()
+                for x, c in zip(rows, clients, strict=True)
+            ]
+            accuracies.append(torch.stack([hit.mean() for hit in hits]))
+            overall.append(torch.cat(hits).mean())
+            channel.round_done(round, self.num_rounds)
+        return Trained(torch.stack(accuracies), torch.stack(overall), {"weight": model}, layout)
+
+    def step(self, x: Tensor, client: ClientGraph, weight: Tensor) -> Tensor:
+        """Return the weights [F C] after a step on the training rows."""
+        used = torch.ones_like(client.train) if self.fault == "test labels" else client.train
+        wrong = (x[used] @ weight).softmax(1) - one_hot(client.y[used], weight.shape[1])
+        return (weight - 0.5 * x[used].T @ wrong / max(1, int(used.sum()))).flatten()
+
+
+def test_what_is_sent_to_who_uses_it_is_no_fault() -> None:
+    check_protocol(Averaged(), example_graph())
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("whole graph", "rows of client 0 change vector of ModelUpdate that client 1 sends"),
+        ("means of all", "rows of client 0 change vector of ModelUpdate that client 1 sends"),
+        ("server's rows", "rows of client 0 change vector of ModelUpdate that the server sends"),
+        ("test labels", "labels of test nodes change vector of ModelUpdate"),
+        ("no way back", "what client 0 sends to the server changes vector of ModelUpdate that client 1 sends"),
+        ("ring", "who never received it"),
+        ("to oneself", "client 2 sends to client 2"),
+    ],
+)
+def test_what_gets_there_without_a_message_is_named(fault: str, words: str) -> None:
+    with pytest.raises(AssertionError, match=r"goes through the channel") as told:
+        check_protocol(Averaged(fault), example_graph())
+    assert words in str(told.value)
+
+
+@dataclass(frozen=True)
+class Unexposed(FedGCN):
+    """Says that nobody's rows reach anybody."""
+
+    name: ClassVar[str] = "unexposed"
+
+    def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
+        return torch.empty(0, dtype=torch.long)
+
+
+@dataclass(frozen=True)
+class Silent(Averaged):
+    """Sends rows, and states nothing."""
+
+    name: ClassVar[str] = "silent"
+    emits: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate, RawFeatures)
+
+    def uploads(self, graph: FederatedGraph) -> str:  # type: ignore[override]
+        return "not said"
+
+    def rows(self, graph: FederatedGraph, clients: list[ClientGraph], channel: Channel) -> list[Tensor]:
+        sizes = [len(client.nodes) for client in clients]
+        senders, splits = torch.arange(len(clients)), torch.tensor([0, *sizes]).cumsum(0)
+        payload = RawFeatures(torch.cat([c.nodes for c in clients]), torch.cat([c.x.float() for c in clients]))
+        batch = MessageBatch(0, senders, torch.full_like(senders, SERVER), payload, splits)
+        return list(torch.split(channel.send(batch).tensors()["x"], sizes))
+
+
+@pytest.mark.parametrize("protocol", [Unexposed(hops=1, rounds=3), Silent()])
+def test_who_receives_rows_is_told_that_they_reach_it(protocol: FederatedProtocol) -> None:
+    with pytest.raises(AssertionError, match=r"`exposed` lists all nodes.* the server receives"):
+        check_protocol(protocol, example_graph())
