@@ -5,7 +5,8 @@ sums over j can be read off. But ``2 U_j = v_j w_j'`` with ``v_j = u1_j + u2_j /
 every M2_i(s) is diagonal in one and the same pair of orthogonal bases. A single singular value decomposition, of a
 combination ``sum_s c_s M2_i(s)``, gives them all; with v_j and w_j scaled to length 1, ``h_j(s) = (v_j' M2_i(s) w_j)
 (v_j' w_j)`` is the eigenvalue of M2_i(s) that belongs to j. Equal rows have equal singular values; any basis of their
-common space gives the same row, as often as it occurs. Opposite rows have equal ones too, and eigenvalues that differ. Where there are fewer than b rows, the others come out as zeros.
+common space gives the same row, as often as it occurs. Opposite rows have equal ones too, and eigenvalues that differ.
+Where there are fewer than b rows, the others come out as zeros.
 
 The combination is taken along the features of the neighbourhood (the row space of K2). The share of M2 outside the
 bases shows whether they are right; where it is too large (close singular values, or noise on the matrices), several

@@ -5,9 +5,9 @@ A fallback for schemes under which a client can evaluate moments along one direc
 orders of the series suffice (equation 8). The textbook method takes the x_j from the power sums ``F^(n)`` by Newton's
 identities and the rows from a Vandermonde system. The x_j are better determined by the vectors themselves: with Y0 and
 Y1 the matrices of E^(1) ... E^(p-1) and E^(2) ... E^(p), they are the eigenvalues of ``Y1 Y0^+`` (Prony's problem with
-vector amplitudes; of fewer features than rows the next orders stand beside each). The Vandermonde system then gives ``m_j h_j``, m_j being how many neighbours share the row, and
-``m_j x_j = b_2 . (m_j h_j)`` separates them. Neighbourhoods of p or more distinct rows are out of reach, and close x_j
-need more digits than float32 has.
+vector amplitudes; of fewer features than rows the next orders stand beside each). The Vandermonde system then gives
+``m_j h_j``, m_j being how many neighbours share the row, and ``m_j x_j = b_2 . (m_j h_j)`` separates them.
+Neighbourhoods of p or more distinct rows are out of reach, and close x_j need more digits than float32 has.
 """
 
 from __future__ import annotations
