@@ -22,7 +22,7 @@ from torch.nn.functional import normalize
 from fglaudit.adversary.known_nodes import log_probabilities, unknown_architecture
 from fglaudit.adversary.modelled import about, decides, message_clip, sealed
 from fglaudit.adversary.planting import different_first
-from fglaudit.adversary.uploads import codebooks, input_map, missing_uploads, model_noise_std, model_rounds
+from fglaudit.adversary.uploads import codebooks, input_map, missing_uploads, model_noise_std, model_rounds, one_other
 from fglaudit.attacks.global_nodes.clusters import own_subgraph, upload_error, uploaded_with_error
 from fglaudit.attacks.global_nodes.planting import dealt_nodes, first_nodes, rehearsed_round
 from fglaudit.facts import ROWS, Additive, Clipped, Fact, Field, Rounded
@@ -60,7 +60,7 @@ class GlobalNodeMembership(Attack):
     def unsupported(self, view: View) -> str | None:
         if len(view.auxiliary.nodes) < 2:
             return "membership is asked of rows the observer knows; give it some, e.g. auxiliary: 0.1"
-        return missing_uploads(view, GlobalNodes, ModelUpdate) or unknown_architecture(view)
+        return one_other(view) or missing_uploads(view, GlobalNodes, ModelUpdate) or unknown_architecture(view)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         books = codebooks(view, type(self).first_rounds)

@@ -30,7 +30,7 @@ from fglaudit.adversary.feature_prior import FeaturePrior, feature_prior
 from fglaudit.adversary.message_passing import Measurements, bernoulli, message_passing
 from fglaudit.adversary.modelled import message_clip
 from fglaudit.adversary.planting import planted_rows
-from fglaudit.adversary.uploads import Codebooks, codebooks, input_map, missing_uploads, model_rounds
+from fglaudit.adversary.uploads import Codebooks, codebooks, input_map, missing_uploads, model_rounds, rounding_growth
 from fglaudit.attacks.global_nodes.clipped_singles import Layer, unclipped, weighted
 from fglaudit.attacks.global_nodes.clusters import (
     moved_behind_clip,
@@ -247,7 +247,7 @@ def _measure(
     matrix = torch.einsum("kfd,kdm->kmf", features.double(), basis)
     size = (received.abs().amax(1) + uploaded.abs().amax(1)) / weight
     projected = torch.einsum("ud,udm->um", values, basis[client])
-    tolerance = torch.hypot(_ROUNDING * size * values.shape[1] ** 0.5, std / weight)
+    tolerance = torch.hypot(_ROUNDING * rounding_growth(view) * size * values.shape[1] ** 0.5, std / weight)
     return Singles(projected.float(), matrix[client].float(), tolerance.float())
 
 

@@ -39,6 +39,7 @@ from fglaudit.adversary.uploads import (
     missing_uploads,
     model_noise_std,
     model_rounds,
+    one_other,
     sending_clients,
     unknown_adam,
     unknown_changes,
@@ -83,7 +84,7 @@ class AbsentWords(Attack):
             return "every known node has all words"
         if len(words) and bool((words == words[:1]).all()):
             return "all known nodes have the same words"
-        return missing_uploads(view, ModelUpdate) or unknown_adam(view) or unknown_changes(view)
+        return one_other(view) or missing_uploads(view, ModelUpdate) or unknown_adam(view) or unknown_changes(view)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         clients = sending_clients(view, ModelUpdate)
