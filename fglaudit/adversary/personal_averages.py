@@ -41,6 +41,7 @@ class LastUpload:
         model, change: the model that it was sent, and by how much it changed it, [1, D].
         received, uploaded: global nodes [1, g, d].
         spread: by how much rounding of what the server returned grew in them.
+        sound: whether the weights that follow are weights: on messages of noise they are not.
     """
 
     client: int
@@ -49,6 +50,7 @@ class LastUpload:
     received: Tensor
     uploaded: Tensor
     spread: float
+    sound: bool
 
 
 @once_per_view
@@ -72,14 +74,14 @@ def last_uploads(view: View) -> tuple[LastUpload, ...]:
         weight = (rule.tau * _aligned(uploaded)[0]).softmax(1)
         sent = held + moved
         stretch = _stretch(weight @ sent, average)
-        if stretch is None:
-            break
+        sound = bool((stretch > 1).all())
+        stretch = torch.where(stretch > 1, stretch, float(view.public.num_clients))
         last = (weight @ sent + stretch.unsqueeze(1) * (average - weight @ sent)).mean(0, keepdim=True)
         plain = torch.einsum("j,jgd->gd", weight[0], _in_order(uploaded, _aligned(uploaded)[1][0]))
         around = plain + stretch[0] * (returned[0] - plain)
         around = around[_matching(normalize(start[0], dim=1) @ normalize(around, dim=1).T)].unsqueeze(0)
         before, change, begun, ended = (part.float() for part in (model, last - model, start, around))
-        found.append(LastUpload(client, before, change, begun, ended, float(stretch[0].item())))
+        found.append(LastUpload(client, before, change, begun, ended, float(stretch[0].item()), sound))
         everybody = torch.cat([around, uploaded])
         similarity, order = _aligned(everybody)
         weights = (rule.tau * similarity[0]).softmax(0)
@@ -88,16 +90,14 @@ def last_uploads(view: View) -> tuple[LastUpload, ...]:
     return tuple(found)
 
 
-def _stretch(own: Tensor, shown: Tensor) -> Tensor | None:
+def _stretch(own: Tensor, shown: Tensor) -> Tensor:
     """Return one over the other client's weight in each of the averages ``shown`` [c, D], of which ``own`` [c, D] are
-    those of the observer's models; None where it does not follow."""
+    those of the observer's models; 0 where it does not follow."""
     away = shown - own
     center = torch.eye(len(own), dtype=torch.double) - 1 / len(own)
     system, target = center * (away @ away.T), -(center * (away @ own.T)).sum(1)
-    if not bool(torch.linalg.cond(system).isfinite()):
-        return None
-    found = torch.linalg.solve(system, target)
-    return found if bool((found > 1).all()) else None
+    found, failed = torch.linalg.solve_ex(system, target)
+    return found.nan_to_num(0.0, 0.0, 0.0) if not int(failed.item()) else torch.zeros_like(found)
 
 
 def _rounds(view: View, payload: type[Payload]) -> list[tuple[Tensor, Tensor, Tensor]]:

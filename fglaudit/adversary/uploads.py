@@ -68,7 +68,7 @@ def others_upload(view: View, payload: type[Payload]) -> bool:
     is left of a mean."""
     if _sees_others(view, payload) or (payload is ModelUpdate and one_is_left(view)):
         return True
-    return payload in (ModelUpdate, GlobalNodes) and bool(last_uploads(view))
+    return payload in (ModelUpdate, GlobalNodes) and any(one.sound for one in last_uploads(view)[:1])
 
 
 @once_per_view
@@ -201,10 +201,10 @@ def rounding_growth(view: View) -> float:
 
 
 def one_other(view: View) -> str | None:
-    """Return why membership is no question where one client alone does not observe, or None."""
+    """Return why nobody asks which client something is of where one client alone does not observe, or None."""
     if view.public.num_clients - len(view.observer.clients) > 1:
         return None
-    return "one client alone does not observe: whatever node is not the observer's is that client's"
+    return "one client alone does not observe: whatever is not the observer's is that client's"
 
 
 def unknown_changes(view: View) -> str | None:
