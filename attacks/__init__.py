@@ -60,6 +60,7 @@ ATTACKS: dict[str, str] = {
     "generator-targets": "fglaudit.attacks.generators.generator_targets:GeneratorTargets",
     "functional-labels": "fglaudit.attacks.functional.functional_labels:FunctionalLabels",
     "boundary-labels": "fglaudit.attacks.boundaries.boundary_labels:BoundaryLabels",
+    "hidden-state-rows": "fglaudit.attacks.boundaries.hidden_state_rows:HiddenStateRows",
     "lira": "fglaudit.attacks.models.lira:Lira",
     "rmia": "fglaudit.attacks.models.rmia:Rmia",
     "loss-threshold": "fglaudit.attacks.models.loss_threshold:LossThreshold",

@@ -26,6 +26,7 @@ from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.adversary.modelled import about, known_noise, on_gradients
 from fglaudit.adversary.planting import MemoryMessages
 from fglaudit.adversary.upload_planting import without_defense
+from fglaudit.attacks.boundaries.first_models import first_models
 from fglaudit.facts import Fact
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.nn.weights import unflatten
@@ -113,13 +114,7 @@ def _width(view: View) -> int:
 
 def _pushes(view: View) -> Iterator[tuple[int, Tensor, Tensor, int, Tensor]]:
     """Yield sender, nodes [n], gradients [n, D], receiver and the second layer [D, C], message by message."""
-    name, models = list(view.public.layout)[-1], dict[int, Tensor]()
-    for sent in view.messages.of(ModelUpdate):
-        if sent.round < ROUNDS and bool((sent.senders == SERVER).any()):
-            assert isinstance(sent.payload, ModelUpdate)
-            place = int((sent.senders == SERVER).nonzero()[0].item())
-            weights = unflatten(sent.payload.vector[place : place + 1], view.public.layout)
-            models.setdefault(sent.round, weights[name][0])
+    name, models = list(view.public.layout)[-1], first_models(view, ROUNDS)
     for batch in view.messages.of(HiddenGradients):
         assert isinstance(batch.payload, HiddenGradients) and batch.splits is not None
         if batch.round > ROUNDS or batch.round - 1 not in models:
@@ -128,7 +123,8 @@ def _pushes(view: View) -> Iterator[tuple[int, Tensor, Tensor, int, Tensor]]:
         for sender, receiver, low, high in parts:
             if sender not in view.observer.clients:
                 rows = slice(int(low), int(high))
-                yield sender, batch.payload.nodes[rows], batch.payload.values[rows], receiver, models[batch.round - 1]
+                second = models[batch.round - 1][name]
+                yield sender, batch.payload.nodes[rows], batch.payload.values[rows], receiver, second
 
 
 def _owners(view: View) -> Tensor:

@@ -21,7 +21,8 @@ from torch.nn.functional import normalize
 
 from fglaudit.adversary.known_nodes import log_probabilities, unknown_architecture
 from fglaudit.adversary.modelled import about, decides, message_clip, sealed
-from fglaudit.adversary.uploads import codebooks, input_map, missing_uploads, model_noise_std, model_rounds
+from fglaudit.adversary.planting import different_first
+from fglaudit.adversary.uploads import codebooks, input_map, missing_uploads, model_noise_std, model_rounds, one_other
 from fglaudit.attacks.global_nodes.clusters import own_subgraph, upload_error, uploaded_with_error
 from fglaudit.attacks.global_nodes.planting import dealt_nodes, first_nodes, rehearsed_round
 from fglaudit.facts import ROWS, Additive, Clipped, Fact, Field, Rounded
@@ -59,7 +60,7 @@ class GlobalNodeMembership(Attack):
     def unsupported(self, view: View) -> str | None:
         if len(view.auxiliary.nodes) < 2:
             return "membership is asked of rows the observer knows; give it some, e.g. auxiliary: 0.1"
-        return missing_uploads(view, GlobalNodes, ModelUpdate) or unknown_architecture(view)
+        return one_other(view) or missing_uploads(view, GlobalNodes, ModelUpdate) or unknown_architecture(view)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         books = codebooks(view, type(self).first_rounds)
@@ -86,9 +87,13 @@ class GlobalNodeMembership(Attack):
         return Inference(type(self).quantity, torch.cartesian_prod(books.clients, known.nodes), score.flatten())
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant clients that see no node but one of the known: the global node that it reaches becomes its image."""
+        """Plant clients that see no node but one of the known: the global node that it reaches becomes its image. The
+        rows and labels of these are as different as the known ones are. Asked about are nodes of another row and label:
+        what is sent is the same of nodes with equal ones."""
         known, owner, clients = view.auxiliary, dealt_nodes(view), codebooks(view, 1).clients
         order = torch.randperm(len(known.nodes), generator=rng)
+        order = order[different_first(known.x[order])]
+        order = order[different_first(known.y[order].unsqueeze(1))]
         held = order[torch.arange(len(clients)) % len(order)]
         nodes = first_nodes(owner, clients)
         x = torch.zeros(len(owner), view.public.num_features)
@@ -96,11 +101,14 @@ class GlobalNodeMembership(Attack):
         x[nodes], y[nodes] = known.x[held].to(x), known.y[held].clamp(min=0)
         # Global nodes that start at nothing show nothing else; one large step makes the model show the label.
         planted = rehearsed_round(
-            view, x, owner, rng, y=y, momentum=0.0, global_scale=_NOTHING, dropout=0.0, learning_rate=0.1
+            view, x, owner, rng, y=y, momentum=0.0, global_scale=_NOTHING, dropout=0.0, learning_rate=0.02
         )
         truth = torch.zeros(len(clients), len(order), dtype=torch.double)
         truth[torch.arange(len(clients)), held] = 1
-        return Planted(planted, truth.flatten(), torch.cartesian_prod(clients, known.nodes))
+        other_row = (known.x[held].unsqueeze(1) != known.x).any(2)
+        other = other_row & (known.y[held].unsqueeze(1) != known.y)
+        asked = ((other if bool(other.any()) else other_row) | (truth > 0)).flatten()
+        return Planted(planted, truth.flatten()[asked], torch.cartesian_prod(clients, known.nodes)[asked])
 
 
 def _likelihood(view: View, models: Tensor, global_nodes: Tensor, labels: Tensor) -> Tensor:

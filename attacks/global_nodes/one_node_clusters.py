@@ -30,7 +30,7 @@ from fglaudit.adversary.feature_prior import FeaturePrior, feature_prior
 from fglaudit.adversary.message_passing import Measurements, bernoulli, message_passing
 from fglaudit.adversary.modelled import message_clip
 from fglaudit.adversary.planting import planted_rows
-from fglaudit.adversary.uploads import Codebooks, codebooks, input_map, missing_uploads, model_rounds
+from fglaudit.adversary.uploads import Codebooks, codebooks, input_map, missing_uploads, model_rounds, rounding_growth
 from fglaudit.attacks.global_nodes.clipped_singles import Layer, unclipped, weighted
 from fglaudit.attacks.global_nodes.clusters import (
     moved_behind_clip,
@@ -56,6 +56,8 @@ _NEAR = 0.5
 _MARGIN = 1.5
 _ROUNDING = 2.0**-20
 _PLANTED_ONES = 10
+_COMPARED = 10
+"""Features up to which all rows are compared: message passing is an approximation for many."""
 
 
 @dataclass(frozen=True)
@@ -175,8 +177,11 @@ class OneNodeClusters(Attack):
             prior = odds.sigmoid()
             variance = singles.tolerance[rest].square().unsqueeze(1)
             start = (prior, prior * (1 - prior))
-            found = message_passing(measurements, values, variance, start, bernoulli(odds), sweeps=self.sweeps)
-            bits = (found.mean > 0.5).float()
+            if chance.shape[1] <= _COMPARED:
+                bits = _nearest_row(singles.of(rest), odds)
+            else:
+                found = message_passing(measurements, values, variance, start, bernoulli(odds), sweeps=self.sweeps)
+                bits = (found.mean > 0.5).float()
             rows[rest] = bits
             if provable:
                 error = (measurements.forward(bits) - values).abs().amax(1)
@@ -188,10 +193,23 @@ class OneNodeClusters(Attack):
         owner = dealt_nodes(view)
         nodes = first_nodes(owner, codebooks(view, 1).clients)
         rows = planted_rows(view, nodes, split(rng, "rows"))
-        rows = rows * (rows.cumsum(1) <= _PLANTED_ONES)  # few enough to be found without any prior
+        known = (view.known_rows().x != 0).sum(1)
+        ones = min(_PLANTED_ONES, max(1, int(known.max().item()))) if len(known) else _PLANTED_ONES
+        rows = rows * (
+            rows.cumsum(1) <= ones
+        )  # few enough to be found without any prior, and no longer than known ones
         x = torch.zeros(len(owner), view.public.num_features)
         x[nodes] = rows
         return Planted(rehearsed_round(view, x, owner, rng), rows, nodes)
+
+
+def _nearest_row(singles: Singles, odds: Tensor) -> Tensor:
+    """Return the likeliest of all binary rows [U, F] under prior log odds [U, F]."""
+    features = odds.shape[1]
+    rows = (torch.arange(2**features).unsqueeze(1) >> torch.arange(features) & 1).float()
+    error = torch.einsum("umf,cf->ucm", singles.matrix, rows) - singles.values.unsqueeze(1)
+    variance = singles.tolerance.square().clamp(min=1e-30).unsqueeze(1)
+    return rows[(odds @ rows.T - error.square().sum(2) / (2 * variance)).argmax(1)]
 
 
 def _sizes_by_length(books: Codebooks) -> Tensor:
@@ -229,7 +247,7 @@ def _measure(
     matrix = torch.einsum("kfd,kdm->kmf", features.double(), basis)
     size = (received.abs().amax(1) + uploaded.abs().amax(1)) / weight
     projected = torch.einsum("ud,udm->um", values, basis[client])
-    tolerance = torch.hypot(_ROUNDING * size * values.shape[1] ** 0.5, std / weight)
+    tolerance = torch.hypot(_ROUNDING * rounding_growth(view) * size * values.shape[1] ** 0.5, std / weight)
     return Singles(projected.float(), matrix[client].float(), tolerance.float())
 
 

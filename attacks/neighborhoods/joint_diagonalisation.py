@@ -5,7 +5,8 @@ sums over j can be read off. But ``2 U_j = v_j w_j'`` with ``v_j = u1_j + u2_j /
 every M2_i(s) is diagonal in one and the same pair of orthogonal bases. A single singular value decomposition, of a
 combination ``sum_s c_s M2_i(s)``, gives them all; with v_j and w_j scaled to length 1, ``h_j(s) = (v_j' M2_i(s) w_j)
 (v_j' w_j)`` is the eigenvalue of M2_i(s) that belongs to j. Equal rows have equal singular values; any basis of their
-common space gives the same row, as often as it occurs. Where there are fewer than b rows, the others come out as zeros.
+common space gives the same row, as often as it occurs. Opposite rows have equal ones too, and eigenvalues that differ.
+Where there are fewer than b rows, the others come out as zeros.
 
 The combination is taken along the features of the neighbourhood (the row space of K2). The share of M2 outside the
 bases shows whether they are right; where it is too large (close singular values, or noise on the matrices), several
@@ -41,6 +42,8 @@ _UNEXPLAINED = 1e-8
 """Share of the squared entries of M2 that float32 rounding may leave outside the common bases."""
 _NUMBERS_AT_ONCE = 1 << 24
 _CLOSE = 1e-8
+_ZERO = 1e-9
+"""Share of the largest value below which one counts as that of a row of zeros."""
 
 
 @dataclass(frozen=True)
@@ -114,11 +117,11 @@ class JointDiagonalisation(Attack):
         draw = torch.randn(count, self.combinations, width // 2, generator=rng, dtype=torch.double).to(m2.device)
         weights = draw @ _row_space(k2, width // 2)
         combined = _combine(flat, weights).view(count, -1, width, width)
-        left, right = _best_bases(combined if std > 0 else combined[:, :1])
+        left, right = _best_bases(combined) if std > 0 else _signed_bases(combined[:, :1])
         rows, unexplained = _read(flat, left, right)
         again = (unexplained > _UNEXPLAINED).nonzero().squeeze(1)
         if std == 0 and len(again):
-            left[again], right[again] = _best_bases(combined[again])
+            left[again], right[again] = _signed_bases(combined[again])
             rows[again], unexplained[again] = _read(flat[again], left[again], right[again])
         for _ in range(self.sweeps):
             unsolved = (unexplained > (_UNEXPLAINED if std == 0 else -1.0)).nonzero().squeeze(1)
@@ -185,12 +188,30 @@ def _best_bases(combined: Tensor) -> tuple[Tensor, Tensor]:
     Args:
         combined: the combinations [P, q, 2b, 2b].
     """
+    left, right, _ = _separated(combined)
+    return left, right
+
+
+def _signed_bases(combined: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the same where nothing is noise, rows with opposite values in the combination told apart as well: they
+    have equal singular values, and eigenvalues ``(v' M v) = h (v' w)`` of either sign."""
+    left, right, chosen = _separated(combined)
+    inner = left.mT @ chosen @ left
+    turn = torch.linalg.eigh((inner + inner.mT) / 2).eigenvectors
+    left, right = left @ turn, right @ turn
+    image = chosen.mT @ left  # h w, up to the sign
+    length = image.norm(dim=1, keepdim=True)
+    return left, torch.where(length > _ZERO * length.amax(2, keepdim=True), image / length.clamp(min=1e-300), right)
+
+
+def _separated(combined: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the bases of :func:`_best_bases`, and the combination that they are of [P, 2b, 2b]."""
     left, value, right = torch.linalg.svd(combined)
     half = combined.shape[-1] // 2
     gap = -value[..., : half + 1].diff(dim=-1) / value[..., :1].clamp(min=1e-300)
     best = (gap + _CLOSE).log().sum(-1).argmax(1)
     each = torch.arange(len(combined), device=combined.device)
-    return left[each, best][:, :, :half], right[each, best][:, :half].mT
+    return left[each, best][:, :, :half], right[each, best][:, :half].mT, combined[each, best]
 
 
 def _read(flat: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,9 +5,9 @@ A fallback for schemes under which a client can evaluate moments along one direc
 orders of the series suffice (equation 8). The textbook method takes the x_j from the power sums ``F^(n)`` by Newton's
 identities and the rows from a Vandermonde system. The x_j are better determined by the vectors themselves: with Y0 and
 Y1 the matrices of E^(1) ... E^(p-1) and E^(2) ... E^(p), they are the eigenvalues of ``Y1 Y0^+`` (Prony's problem with
-vector amplitudes). The Vandermonde system then gives ``m_j h_j``, m_j being how many neighbours share the row, and
-``m_j x_j = b_2 . (m_j h_j)`` separates them. Neighbourhoods of p or more distinct rows are out of reach, and close x_j
-need more digits than float32 has.
+vector amplitudes; of fewer features than rows the next orders stand beside each). The Vandermonde system then gives
+``m_j h_j``, m_j being how many neighbours share the row, and ``m_j x_j = b_2 . (m_j h_j)`` separates them.
+Neighbourhoods of p or more distinct rows are out of reach, and close x_j need more digits than float32 has.
 """
 
 from __future__ import annotations
@@ -56,16 +56,25 @@ class PowerMoments(MomentAttack):
         return NeighborhoodRows.of(nodes, rows, sure, torch.zeros(rows.shape[:2]), evaluator.center())
 
 
+def _windows(moments: Tensor, size: int) -> Tensor:
+    """Return ``moments`` [P, p, F] with as many later orders beside each as make ``size`` columns [P, p - w + 1, w F]:
+    fewer features than rows leave no matrix of their rank (a Hankel matrix in place of it)."""
+    orders, features = moments.shape[1:]
+    width = max(1, min(-(-size // features), orders // 2))
+    return moments.unfold(1, width, 1).flatten(2)
+
+
 def _recover(evaluator: Evaluator, b: Tensor, orders: int) -> tuple[Tensor, Tensor]:
     """Return rows [P, b, F] and the relative misfit [P] of the moments that they have along ``b`` [P, 1, F]."""
     b = b / evaluator.spread(evaluator.weigh(b)).clamp(min=1e-30)[:, None, None]  # now all |x_j| <= 1
     toward = evaluator.weigh(b)
     moments = torch.cat([evaluator.mixed(toward, toward, order) for order in range(orders)], 1)  # E^(1) ... E^(p)
-    left, value, right = torch.linalg.svd(moments[:, :-1], full_matrices=False)
+    windows = _windows(moments, evaluator.size)
+    left, value, right = torch.linalg.svd(windows[:, :-1], full_matrices=False)
     most = min(evaluator.size, value.shape[1])
     real = value[:, :most] > _RANK * value[:, :1].clamp(min=1e-30)
     inverse = torch.where(real, 1 / value[:, :most].clamp(min=1e-300), 0.0)
-    shifted = inverse[..., None] * (left[..., :most].mT @ moments[:, 1:] @ right[:, :most].mT)
+    shifted = inverse[..., None] * (left[..., :most].mT @ windows[:, 1:] @ right[:, :most].mT)
     x = torch.linalg.eigvals(shifted).real.clamp(-1, 1)
     # Directions that are not real have eigenvalue 0; a column of zeros leaves their rows at 0.
     powers = x[:, None] ** torch.arange(1, orders + 1, device=x.device)[:, None]

@@ -31,7 +31,7 @@ from fglaudit.adversary.modelled import (
     row_clip,
     sealed,
 )
-from fglaudit.adversary.planting import MemoryMessages, dealt, planted_federation, rehearsed
+from fglaudit.adversary.planting import MemoryMessages, dealt, different_first, planted_federation, rehearsed
 from fglaudit.adversary.public_rules import unused_columns
 from fglaudit.adversary.upload_planting import without_defense
 from fglaudit.adversary.uploads import (
@@ -39,6 +39,7 @@ from fglaudit.adversary.uploads import (
     missing_uploads,
     model_noise_std,
     model_rounds,
+    one_other,
     sending_clients,
     unknown_adam,
     unknown_changes,
@@ -78,9 +79,12 @@ class AbsentWords(Attack):
     def unsupported(self, view: View) -> str | None:
         if "input.weight" not in view.public.layout:
             return "updates are read as steps of Adam on a layer called input; this protocol's layout has none"
-        if bool((view.auxiliary.x != 0).all()):
+        words = view.auxiliary.x != 0
+        if bool(words.all()):
             return "every known node has all words"
-        return missing_uploads(view, ModelUpdate) or unknown_adam(view) or unknown_changes(view)
+        if len(words) and bool((words == words[:1]).all()):
+            return "all known nodes have the same words"
+        return one_other(view) or missing_uploads(view, ModelUpdate) or unknown_adam(view) or unknown_changes(view)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         clients = sending_clients(view, ModelUpdate)
@@ -95,11 +99,13 @@ class AbsentWords(Attack):
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant clients that each train on one known node, without neighbours, in a single step.
 
-        Clients beyond the known nodes train on a node without words, as all their other nodes are.
+        Clients beyond the known nodes train on a node without words, as all their other nodes are. Asked about are a
+        client's node, and those with a word that it lacks: by words the others are not told from it.
         """
         rng = split(rng, "plant")
         public, known, clients = view.public, view.auxiliary, sending_clients(view, ModelUpdate)
-        chosen = torch.randperm(len(known.nodes), generator=rng)[: len(clients)]
+        words, order = known.x != 0, torch.randperm(len(known.nodes), generator=rng)
+        chosen = order[different_first(words[order])][: len(clients)]
         owner = dealt(view, (~own_nodes(view)).nonzero().squeeze(1))
         owner[known.nodes] = -1
         owner[known.nodes[chosen]] = clients[: len(chosen)]
@@ -115,7 +121,11 @@ class AbsentWords(Attack):
         planted = rehearsed(bare, replace(graph, train=train), [ModelUpdate], rng, rounds=1, **one_step)
         truth = torch.zeros(len(clients), len(known.nodes), dtype=torch.double)
         truth[torch.arange(len(chosen)), chosen] = 1
-        return Planted(planted, truth.flatten(), torch.cartesian_prod(clients, known.nodes))
+        present = torch.zeros(len(clients), public.num_features, dtype=torch.bool)
+        present[torch.arange(len(chosen))] = words[chosen]
+        lacking = (words & ~present.unsqueeze(1)).any(2)
+        asked = (lacking | (truth > 0)).flatten()
+        return Planted(planted, truth.flatten()[asked], torch.cartesian_prod(clients, known.nodes)[asked])
 
 
 def _decays(view: View) -> bool:

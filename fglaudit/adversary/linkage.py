@@ -24,7 +24,7 @@ from torch.nn.functional import normalize
 from fglaudit.adversary.modelled import about, change_clip, fresh_error, sealed
 from fglaudit.adversary.planting import MemoryMessages
 from fglaudit.adversary.upload_planting import without_defense
-from fglaudit.adversary.uploads import missing_uploads, sending_clients, uploads
+from fglaudit.adversary.uploads import missing_uploads, one_other, sending_clients, uploads
 from fglaudit.facts import Absent, Fact, Field, is_built_in
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import SERVER, MessageBatch, Payload
@@ -59,7 +59,7 @@ class Linkage(Attack):
         missing = missing_uploads(view, payload)
         if missing is None and len(list(itertools.islice(uploads(view, payload, 2), 2))) < 2:
             return f"the observer sees a single round of {payload.__name__}: there is nothing to link"
-        return missing
+        return missing or one_other(view)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         most = type(self).first_rounds

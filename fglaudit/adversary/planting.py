@@ -50,6 +50,14 @@ def planted_rows(view: View, nodes: Tensor, rng: torch.Generator) -> Tensor:
     return rows / rows.sum(1, keepdim=True) if view.public.features is FeatureKind.SCALED_BINARY else rows
 
 
+def different_first(kinds: Tensor) -> Tensor:
+    """Return an order [A] of nodes of ``kinds`` [A, F] that begins with one of each kind, goes on with the second ones,
+    and so on; it keeps the order within a kind."""
+    which = torch.unique(kinds, dim=0, return_inverse=True)[1]
+    order: Tensor = (which.unsqueeze(1) == which).tril(-1).sum(1).argsort(stable=True)
+    return order
+
+
 def dealt(view: View, others: Tensor) -> Tensor:
     """Return the client of every node [N]: of the observer's own nodes as they are, of ``others`` in turn one that does
     not belong to the observer, and -1 for the rest."""

@@ -17,6 +17,7 @@ from torch import Tensor
 from fglaudit.adversary.clipping import added_std, clip_on
 from fglaudit.adversary.means import EVERYBODY, ModelRound, one_is_left, others_means
 from fglaudit.adversary.once_per_view import once_per_view
+from fglaudit.adversary.personal_averages import last_uploads
 from fglaudit.adversary.public_rules import flooding_on, rounding_of_sums
 from fglaudit.adversary.public_rules import noise_std as noise_on_payload
 from fglaudit.errors import FglauditError
@@ -24,6 +25,9 @@ from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch, ModelUpdate, Payload
 from fglaudit.structure import Models, Training
 from fglaudit.view import View
+
+_WEIGHT_ERROR = 8.0
+"""By how much more uploads that are left of averages are off than rounding: the weights are known to so much."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,9 @@ def missing_uploads(view: View, *payloads: type[Payload]) -> str | None:
 def others_upload(view: View, payload: type[Payload]) -> bool:
     """Whether the observer has a message with ``payload`` that a client other than its own sends: it sees one, or one
     is left of a mean."""
-    return _sees_others(view, payload) or (payload is ModelUpdate and one_is_left(view))
+    if _sees_others(view, payload) or (payload is ModelUpdate and one_is_left(view)):
+        return True
+    return payload in (ModelUpdate, GlobalNodes) and any(one.sound for one in last_uploads(view)[:1])
 
 
 @once_per_view
@@ -96,6 +102,9 @@ def _rounds(view: View, payload: type[Payload], most: int | None) -> Iterator[tu
     Models are uploaded as changes.
     """
     if not _sees_others(view, payload):
+        for one in last_uploads(view)[:most] if payload in (ModelUpdate, GlobalNodes) else ():
+            pair = (one.model, one.change) if payload is ModelUpdate else (one.received, one.uploaded)
+            yield torch.tensor([one.client]), *pair
         return
     held: dict[int, Tensor] = {}
     whole = payload is ModelUpdate and view.public.structure.of(Models).upload == "weights"
@@ -151,10 +160,9 @@ def sent_models(view: View, most: int | None = None) -> Iterator[tuple[Tensor, M
     """Yield the clients [K] that upload in a round, others than the observer's, and their models, of at most ``most``
     rounds; who uploads may differ from round to round. Where the observer sees no upload and one is left of the mean,
     it is that one."""
-    if not _sees_others(view, ModelUpdate):
-        if one_is_left(view):
-            found = others_means(view, most)
-            yield from ((torch.tensor([client]), models) for client, models in found if client != EVERYBODY)
+    if not _sees_others(view, ModelUpdate) and one_is_left(view):
+        found = others_means(view, most)
+        yield from ((torch.tensor([client]), models) for client, models in found if client != EVERYBODY)
         return
     for clients, received, change in _rounds(view, ModelUpdate, most):
         yield clients, ModelRound(received, change)
@@ -184,6 +192,19 @@ def model_noise_std(view: View, models: ModelRound) -> float:
 def encoding_error(view: View) -> float:
     """Return the largest error on an entry of one model, or of a mean of several, by which sealing rounds it."""
     return rounding_of_sums(view, ModelUpdate) / view.public.num_clients
+
+
+def rounding_growth(view: View) -> float:
+    """Return by how much more than float32's rounding uploads of global nodes are off: what is left of averages is."""
+    found = () if _sees_others(view, GlobalNodes) else last_uploads(view)
+    return _WEIGHT_ERROR * max((one.spread for one in found), default=1 / _WEIGHT_ERROR)
+
+
+def one_other(view: View) -> str | None:
+    """Return why nobody asks which client something is of where one client alone does not observe, or None."""
+    if view.public.num_clients - len(view.observer.clients) > 1:
+        return None
+    return "one client alone does not observe: whatever is not the observer's is that client's"
 
 
 def unknown_changes(view: View) -> str | None:

@@ -27,6 +27,8 @@ from fglaudit.view import Messages, View
 
 PLAIN_LEAK_AT_LEAST = 0.95
 """Share of a planted answer that an attack must find."""
+_ROUNDING = 1e-6
+"""19 rows of 20 are less than 0.95 in float32."""
 NOISE_AT_MOST = 0.02
 """How much an attack may exceed its control on messages that carry nothing."""
 NOISE_DRAWS = 5
@@ -80,7 +82,7 @@ def planted_flaw(attack: Attack, view: View, rng: torch.Generator, device: torch
     if not kind.accepts(result):
         return f"self-test: it returned nothing about {kind.name}"
     found = kind.planted_score(planted, result, split(copied(rng), "planted guess"))
-    if found >= PLAIN_LEAK_AT_LEAST:
+    if found >= PLAIN_LEAK_AT_LEAST - _ROUNDING:
         return None
     return f"self-test: {kind.planted_words(planted, found, PLAIN_LEAK_AT_LEAST)}"
 

@@ -27,6 +27,7 @@ Nothing is assumed of what is not stated. Another distribution states facts of p
 | ``Functional`` | FunctionalEmbeddings | the layer that reads them |
 | ``BoundaryRows`` | HiddenStates, HiddenGradients | sampling, dropout of copies |
 | ``Models`` | ModelUpdate | weights or changes |
+| ``PersonalAverages`` | ModelUpdate, GlobalNodes | with which weights the server averages for whom |
 | ``Transformer`` | ModelUpdate | the network that the weights belong to |
 | ``Convolutions`` | ModelUpdate | the network that the weights belong to |
 | ``Training`` | - | how clients train between two messages |
@@ -52,7 +53,7 @@ from fglaudit.structure.messages import (
 )
 from fglaudit.structure.statement import NotStatedError, Statement
 from fglaudit.structure.structure import BUILT_IN, Structure, Unread
-from fglaudit.structure.training import Convolutions, Models, Training, Transformer
+from fglaudit.structure.training import Convolutions, Models, PersonalAverages, Training, Transformer
 
 __all__ = [
     "BUILT_IN",
@@ -71,6 +72,7 @@ __all__ = [
     "Latent",
     "Models",
     "NotStatedError",
+    "PersonalAverages",
     "Propagation",
     "Reports",
     "SpreadReports",

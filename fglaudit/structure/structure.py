@@ -24,7 +24,7 @@ from fglaudit.structure.messages import (
     Sums,
 )
 from fglaudit.structure.statement import NotStatedError, Statement
-from fglaudit.structure.training import Convolutions, Models, Training, Transformer
+from fglaudit.structure.training import Convolutions, Models, PersonalAverages, Training, Transformer
 
 S = TypeVar("S", bound=Statement)
 
@@ -115,6 +115,7 @@ BUILT_IN: dict[str, type[Statement]] = {
             Functional,
             BoundaryRows,
             Models,
+            PersonalAverages,
             Transformer,
             Convolutions,
             Training,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fglaudit.payloads import ModelUpdate, Payload
+from fglaudit.payloads import GlobalNodes, ModelUpdate, Payload
 from fglaudit.structure.statement import Statement, one_of
 
 
@@ -29,6 +29,21 @@ class Models(Statement):
 
     def __post_init__(self) -> None:
         one_of("upload", self.upload, ("weights", "changes"))
+
+
+@dataclass(frozen=True)
+class PersonalAverages(Statement):
+    """The server returns to client i averages of all clients' models and global nodes, weighted by ``softmax(tau S)``,
+    S the mean cosine of two clients' global nodes under their best matching.
+
+    Attributes:
+        tau: sharpness of the weights.
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate, GlobalNodes)
+    about: ClassVar[str] = "with which weights the server averages for whom"
+
+    tau: float
 
 
 @dataclass(frozen=True)

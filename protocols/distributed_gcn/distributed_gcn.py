@@ -7,8 +7,8 @@ gradient of the whole loss. Clients upload the weights after the step; their mea
 mean loss of all training nodes, as on one machine: without dropout the model equals that of ``gcn`` (a test says so).
 
 What is observed: the rows of its nodes' neighbours reach a client in the clear (the attack ``raw-features``). Hidden
-states of these neighbours are made of the rows two hops away. Gradients come from the labels of others' training nodes
-(the attack ``boundary-labels``). The server sees models alone.
+states of these neighbours are made of the rows two hops away (``hidden-state-rows``). Gradients come from the labels of
+others' training nodes (``boundary-labels``). The server sees models alone.
 
 Choices: two layers; messages go from client to client; a unit of a copy is dropped by its holder, apart from the
 owner's own draw, so that what is sent serves tests too. The model of a round is tested with the hidden states of the

@@ -67,7 +67,7 @@ from fglaudit.protocols.fedgt.alignment import (
 )
 from fglaudit.protocols.fedgt.hybrid_protocol import HybridProtocol
 from fglaudit.sealing import SealedTensor
-from fglaudit.structure import Centroids, Structure
+from fglaudit.structure import Centroids, PersonalAverages, Structure
 
 SIMILARITIES = ("global-nodes", "global-nodes-unaligned", "local-updates", "label-distributions", "fedavg")
 COLLAPSED = 0.999
@@ -111,6 +111,8 @@ class FedGT(HybridProtocol):
         stated = super().structure(graph).statements
         form = self.form()
         centroids = Centroids(self.global_nodes, self.hidden, self.momentum, form.normalised)
+        if self.similarity == "global-nodes" and not self.debiased:
+            stated = (PersonalAverages(self.tau), *stated)
         return Structure((centroids, form.statement(), *stated))
 
     def uploads(self, graph: FederatedGraph) -> Uploads:

@@ -58,6 +58,7 @@ from fglaudit.structure import (
     Latent,
     Models,
     NotStatedError,
+    PersonalAverages,
     SpreadReports,
     Statement,
     Structure,
@@ -250,7 +251,7 @@ def test_every_protocol_states_all_that_is_asked_of_its_payloads(name: str) -> N
     uploads = protocol.uploads(graph)
     about = {kind for kind in BUILT_IN.values() if set(kind.payloads) & sent} | {Training}
     if GlobalNodes not in sent:
-        about -= {Transformer}  # no attack evaluates models without global nodes
+        about -= {Transformer, PersonalAverages}  # no attack evaluates models without global nodes
     together = name in ("distributed-gcn", "bds-gcn")  # clients train one GCN together: nobody can train as one does
     if together:
         about -= {Training}

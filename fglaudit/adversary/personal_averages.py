@@ -1,0 +1,140 @@
+"""The upload of the one client that does not observe, from personal averages (FedGT, equations (7) and (8)).
+
+In every round the server returns to client i the average ``sum_j a_ij theta_j`` of all clients' models, and one of
+their global nodes, with weights ``a_ij`` proportional to ``exp(tau S_ij)``. Clients that pool what they have know the
+models theta_j and global nodes of each other, so S_ij, and with it all weights but for their sum: with m_i the average
+of their own models by these weights, and a_i the weight of the single other client v in what i is sent, that is
+
+    (1 - a_i) m_i + a_i theta_v.
+
+Two of them have two equations of hundreds of thousands of entries in theta_v and two numbers: least squares gives all
+of it. Then the averages of global nodes give v's, in an order that follows from the nearest of those it went on from.
+In the first round v went on from what everybody was sent; then the observer has all that the server averages for v.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from fglaudit.adversary.once_per_view import once_per_view
+from fglaudit.adversary.public_rules import stated
+from fglaudit.facts import Absent
+from fglaudit.payloads import SERVER, GlobalNodes, ModelUpdate, Payload
+from fglaudit.structure import PersonalAverages
+from fglaudit.view import View
+
+ROUNDS = 5
+"""Rounds that are read."""
+
+
+@dataclass(frozen=True)
+class LastUpload:
+    """What the only other client was sent and uploaded in a round.
+
+    Attributes:
+        client: which it is.
+        model, change: the model that it was sent, and by how much it changed it, [1, D].
+        received, uploaded: global nodes [1, g, d].
+        spread: by how much rounding of what the server returned grew in them.
+        sound: whether the weights that follow are weights: on messages of noise they are not.
+    """
+
+    client: int
+    model: Tensor
+    change: Tensor
+    received: Tensor
+    uploaded: Tensor
+    spread: float
+    sound: bool
+
+
+@once_per_view
+def last_uploads(view: View) -> tuple[LastUpload, ...]:
+    """Return what the only client that is not the observer's did in the first rounds; nothing where it does not
+    follow."""
+    rule, mine = view.public.structure.get(PersonalAverages), view.observer.clients
+    others = set(range(view.public.num_clients)) - set(mine)
+    if rule is None or len(others) != 1 or len(mine) < 2 or view.public.sealed:
+        return ()
+    facts = [fact for payload in (ModelUpdate, GlobalNodes) for fact in stated(view, payload)]
+    down = any(stated(view, payload, direction="down") for payload in (ModelUpdate, GlobalNodes))
+    if down or any(isinstance(fact, Absent) for fact in facts):
+        return ()
+    models, nodes = _rounds(view, ModelUpdate), _rounds(view, GlobalNodes)
+    client, found = others.pop(), list[LastUpload]()
+    if not models or not nodes:
+        return ()
+    model, start = models[0][0][:1], nodes[0][0][:1]  # what everybody was sent
+    for (held, moved, average), (_, uploaded, returned) in zip(models, nodes, strict=False):
+        weight = (rule.tau * _aligned(uploaded)[0]).softmax(1)
+        sent = held + moved
+        stretch = _stretch(weight @ sent, average)
+        sound = bool((stretch > 1).all())
+        stretch = torch.where(stretch > 1, stretch, float(view.public.num_clients))
+        last = (weight @ sent + stretch.unsqueeze(1) * (average - weight @ sent)).mean(0, keepdim=True)
+        plain = torch.einsum("j,jgd->gd", weight[0], _in_order(uploaded, _aligned(uploaded)[1][0]))
+        around = plain + stretch[0] * (returned[0] - plain)
+        around = around[_matching(normalize(start[0], dim=1) @ normalize(around, dim=1).T)].unsqueeze(0)
+        before, change, begun, ended = (part.float() for part in (model, last - model, start, around))
+        found.append(LastUpload(client, before, change, begun, ended, float(stretch[0].item()), sound))
+        everybody = torch.cat([around, uploaded])
+        similarity, order = _aligned(everybody)
+        weights = (rule.tau * similarity[0]).softmax(0)
+        model = (weights @ torch.cat([last, sent])).unsqueeze(0)
+        start = torch.einsum("j,jgd->gd", weights, _in_order(everybody, order[0])).unsqueeze(0)
+    return tuple(found)
+
+
+def _stretch(own: Tensor, shown: Tensor) -> Tensor:
+    """Return one over the other client's weight in each of the averages ``shown`` [c, D], of which ``own`` [c, D] are
+    those of the observer's models; 0 where it does not follow."""
+    away = shown - own
+    center = torch.eye(len(own), dtype=torch.double) - 1 / len(own)
+    system, target = center * (away @ away.T), -(center * (away @ own.T)).sum(1)
+    found, failed = torch.linalg.solve_ex(system, target)
+    return found.nan_to_num(0.0, 0.0, 0.0) if not int(failed.item()) else torch.zeros_like(found)
+
+
+def _rounds(view: View, payload: type[Payload]) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Return by round what the observer's clients, in order, were sent before it, uploaded in it, and were sent after
+    it, [c, ...] each."""
+    mine, found = sorted(view.observer.clients), list[tuple[Tensor, Tensor, Tensor]]()
+    held, up = dict[int, Tensor](), dict[int, Tensor]()
+    for batch in view.messages.of(payload):
+        values = next(iter(batch.payload.tensors().values()))
+        ends = zip(batch.senders.tolist(), batch.receivers.tolist(), strict=True)
+        back = {receiver: values[index] for index, (sender, receiver) in enumerate(ends) if sender == SERVER}
+        if not back:
+            up.update({sender: values[index] for index, sender in enumerate(batch.senders.tolist())})
+            continue
+        if all(k in part for k in mine for part in (held, up, back)):
+            parts = [torch.stack([part[k] for k in mine]).double() for part in (held, up, back)]
+            found.append((parts[0], parts[1], parts[2]))
+        held, up = back, {}
+        if len(found) == ROUNDS:
+            break
+    return found
+
+
+def _aligned(nodes: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean cosines [c, c] of the global nodes [c, g, d] of every two clients under their best matching, and the
+    matchings [c, c, g]."""
+    unit = normalize(nodes, dim=2)
+    cosines = torch.einsum("iad,jbd->ijab", unit, unit)
+    order = torch.stack([torch.stack([_matching(pair) for pair in row]) for row in cosines])
+    return cosines.gather(3, order.unsqueeze(3)).squeeze(3).mean(2), order
+
+
+def _matching(cosines: Tensor) -> Tensor:
+    """Return which column [g] each row of ``cosines`` [g, g] belongs to."""
+    return torch.from_numpy(linear_sum_assignment(cosines.numpy(), maximize=True)[1])
+
+
+def _in_order(nodes: Tensor, order: Tensor) -> Tensor:
+    """Return global nodes [c, g, d] in the ``order`` [c, g]."""
+    return nodes.gather(1, order.unsqueeze(2).expand_as(nodes))

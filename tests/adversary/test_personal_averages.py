@@ -1,0 +1,53 @@
+"""FedGT: all clients but one have the uploads of the one, from the averages that they are sent."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fglaudit.adversary.personal_averages import last_uploads
+from fglaudit.adversary.uploads import codebooks, model_rounds
+from fglaudit.attacks.global_nodes.global_node_labels import GlobalNodeLabels
+from fglaudit.attacks.global_nodes.global_node_membership import GlobalNodeMembership
+from fglaudit.attacks.global_nodes.one_node_clusters import OneNodeClusters
+from fglaudit.attacks.updates.update_labels import UpdateLabels
+from fglaudit.protocols.fedgt.fedgt import FedGT
+from fglaudit.rng import derive
+from fglaudit.scoring.selftest import planted_flaw
+from fglaudit.testing import CPU, Run, example_graph, record
+from fglaudit.view import Observer
+
+SERVER = Observer(parties=(-1,))
+
+
+def trained(**settings: object) -> Run:
+    graph = example_graph(nodes=120, clients=4)
+    return record(FedGT(rounds=2, hidden=32, encoding=4, **settings), graph)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.01])
+def test_the_last_upload_is_found(scale: float) -> None:
+    run = trained(global_scale=scale)
+    rounds = last_uploads(run.view(Observer(parties=(0, 1, 3))))
+    nodes = codebooks(run.view(SERVER), 2)
+    assert len(rounds) == 2
+    for index, (found, sent) in enumerate(zip(rounds, model_rounds(run.view(SERVER), 2), strict=True)):
+        assert found.client == 2
+        assert float((found.change[0] - sent.change[2]).norm() / sent.change[2].norm()) < 1e-2
+        torch.testing.assert_close(found.model[0], sent.received[2], atol=1e-4, rtol=1e-3)
+        torch.testing.assert_close(found.received[0], nodes.received[index, 2], atol=1e-3, rtol=1e-2)
+        torch.testing.assert_close(found.uploaded[0], nodes.uploaded[index, 2], atol=1e-3, rtol=1e-2)
+
+
+def test_two_others_stay_hidden_and_so_does_one_from_one() -> None:
+    assert not last_uploads(trained().view(Observer(parties=(0, 1))))
+    assert not last_uploads(trained(similarity="fedavg").view(Observer(parties=(0, 1, 3))))
+
+
+def test_attacks_on_uploads_run_on_it() -> None:
+    """Attacks on global nodes and updates pass their self-tests; who holds a node is no question any more."""
+    view = trained().view(Observer(parties=(0, 1, 3), auxiliary=0.2))
+    for attack in (UpdateLabels(), GlobalNodeLabels(), OneNodeClusters()):
+        assert attack.unsupported(view) is None
+        assert planted_flaw(attack, view, derive(0, attack.name), CPU) is None, attack.name
+    assert "that client's" in str(GlobalNodeMembership().unsupported(view))
