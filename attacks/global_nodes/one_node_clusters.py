@@ -195,9 +195,7 @@ class OneNodeClusters(Attack):
         rows = planted_rows(view, nodes, split(rng, "rows"))
         known = (view.known_rows().x != 0).sum(1)
         ones = min(_PLANTED_ONES, max(1, int(known.max().item()))) if len(known) else _PLANTED_ONES
-        rows = rows * (
-            rows.cumsum(1) <= ones
-        )  # few enough to be found without any prior, and no longer than known ones
+        rows = rows * (rows.cumsum(1) <= ones)  # few enough to be found without a prior, no longer than known ones
         x = torch.zeros(len(owner), view.public.num_features)
         x[nodes] = rows
         return Planted(rehearsed_round(view, x, owner, rng), rows, nodes)
