@@ -7,12 +7,12 @@ from typing import ClassVar
 
 import torch
 
-from fglaudit.context import Release
+from fglaudit.context import Release, Uploads
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.payloads import Payload
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
-from fglaudit.structure import Structure, Sums
+from fglaudit.structure import Models, Structure, Sums
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,16 @@ class Told(FedGCN):
 
     gain: float = 1.0
     sums: str = ""
+    uploaded: str = "weights"
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
         return tuple(replace(r, gain=r.gain * self.gain) if r.gain else r for r in super().releases(graph))
 
+    def uploads(self, graph: FederatedGraph) -> Uploads:
+        return replace(super().uploads(graph), changes=self.uploaded == "changes")
+
     def structure(self, graph: FederatedGraph) -> Structure:
-        stated = super().structure(graph)
+        stated = super().structure(graph).replace(Models, upload=self.uploaded)
         return stated.replace(Sums, weighting=self.sums) if self.sums else stated
 
 

@@ -14,6 +14,7 @@ from fglaudit.conformance.exposed_rows import unexposed
 from fglaudit.conformance.one_row import misstated
 from fglaudit.conformance.past_channel import carried_past
 from fglaudit.conformance.runs import CPU, Run, example_graph, record
+from fglaudit.conformance.uploaded_models import misread_uploads
 from fglaudit.context import Context, Uploads
 from fglaudit.empirical.unnamed import unnamed_fields
 from fglaudit.graph import ClientGraph, FederatedGraph
@@ -39,7 +40,7 @@ def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = N
     past = carried_past(protocol, graph, run)
     assert not past, f"whatever crosses between parties goes through the channel, to who uses it: {past}"
     _check_exposed(protocol, graph)
-    wrong = misstated(protocol, graph)
+    wrong = misstated(protocol, graph) or misread_uploads(protocol, graph)
     assert not wrong, wrong
     stated = protocol.structure(graph)
     plain = json.loads(json.dumps(stated.to_json()))

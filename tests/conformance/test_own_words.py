@@ -19,6 +19,7 @@ def test_true_words_are_no_fault() -> None:
         (Told(rounds=2, hops=1, gain=0.8), "the gain is"),
         (Told(rounds=2, hops=1, sums="counts"), "`structure` states counts sums"),
         (Told(rounds=2, hops=2, sums="row-mean"), "`structure` states row-mean sums"),
+        (Told(rounds=2, hops=0, uploaded="changes"), "they look like weights"),
     ],
 )
 def test_false_words_are_named(protocol: FederatedProtocol, words: str) -> None:
