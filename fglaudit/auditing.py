@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fglaudit import registry
+from fglaudit.conformance.of_runs import checked
 from fglaudit.datasets.from_memory import clients_of, content_digest, graph_from
 from fglaudit.datasets.spec import DatasetSpec
 from fglaudit.errors import FglauditError
@@ -161,6 +162,7 @@ def _audited(cell: Cell, whole: Graph, notes: tuple[str, ...], suite: str, devic
     except NotApplicableError as error:
         defense, protocol = type(cell.defense).name, type(cell.protocol).name
         raise FglauditError(f"{defense} does not serve {protocol}: {error}; choose another of the two") from error
+    recording = checked(recording, cell.protocol, truth.graph)
     return attacked(cell, recording, truth, suite=suite, device=device, whole=whole)
 
 

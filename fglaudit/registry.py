@@ -336,6 +336,12 @@ def borrows_a_name(plugin: Any) -> bool:
     return _borrows(cls)
 
 
+def shipped(kind: str, plugin: Any) -> bool:
+    """Whether the class of ``plugin`` is one of this package's own; a subclass is not, whatever it is called."""
+    cls = type(plugin)
+    return cls.name in _builtin(kind) and load(kind, cls.name) is cls
+
+
 @cache
 def _borrows(cls: type[Any]) -> bool:
     interfaces = importlib.import_module("fglaudit.interfaces")

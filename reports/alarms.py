@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 
 from fglaudit import registry
-from fglaudit.empirical.field_states import REPORT, sees
+from fglaudit.empirical.field_states import NOT_SENT, PROTOCOL, sees
 from fglaudit.finding import UNSTATED, Status
 from fglaudit.guarantees import FieldState, Word
 from fglaudit.reports.labels import Labels, place
@@ -20,10 +20,16 @@ UNEXAMINED = "unexamined"
 
 
 def alarms(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
-    """Return one line per alarm: refuted first, then broken, failed and missing, then unexamined."""
+    """Return one line per alarm: refuted first, then broken, failed and missing, then unchecked and unexamined."""
     if not run.cells:
         return ["This run has no results at all.", *_lost(run, settings, labels)]
-    return [*_refuted(settings, labels), *_broken(run), *_lost(run, settings, labels), *_unexamined(settings, labels)]
+    return [
+        *_refuted(settings, labels),
+        *_broken(run),
+        *_lost(run, settings, labels),
+        *_unchecked(settings, labels),
+        *_unexamined(settings, labels),
+    ]
 
 
 def refuted(setting: Setting) -> bool:
@@ -97,15 +103,33 @@ def _open_fields(setting: Setting) -> list[FieldState]:
     return [state for record in setting.records for state in record.fields if state.state == UNEXAMINED]
 
 
+def unchecked(setting: Setting) -> str:
+    """Return which rule the setting's protocol breaks, or why it could not be checked; empty if neither."""
+    return next((state.reason for state in _open_fields(setting) if state.payload == PROTOCOL), "")
+
+
+def _unchecked(settings: Sequence[Setting], labels: Labels) -> list[str]:
+    where: dict[str, list[str]] = {}
+    for setting in settings:
+        if why := unchecked(setting):
+            where.setdefault(why, []).append(labels.setting(setting))
+    return [
+        f"UNCHECKED: {why}. What attacks do not find in its messages says nothing. Settings:"
+        f" {few(list(dict.fromkeys(places)), sep='; ')}."
+        for why, places in where.items()
+    ]
+
+
 def unexamined(setting: Setting) -> list[str]:
     """Return the fields of the setting's messages that nothing examined, as "Payload.field"."""
-    return list(dict.fromkeys(f"{state.payload}.{state.field}" for state in _open_fields(setting)))
+    fields = (state for state in _open_fields(setting) if state.payload != PROTOCOL)
+    return list(dict.fromkeys(f"{state.payload}.{state.field}" for state in fields))
 
 
 def unknown_payloads(setting: Setting, observer: str) -> list[str]:
     """Return the payloads that ``observer`` is sent, nothing protects, and no attack here knows."""
     fields = _open_fields(setting)
-    seen = (state for state in fields if state.payload != REPORT and sees(observer, state.observer))
+    seen = (state for state in fields if state.payload not in NOT_SENT and sees(observer, state.observer))
     names = dict.fromkeys(state.payload for state in seen)
     return [name for name in names if name not in _known()] if names else []
 
@@ -140,6 +164,8 @@ def _by_observers(setting: Setting) -> dict[tuple[str, ...], list[str]]:
     that read them."""
     reach: dict[str, dict[str, None]] = {}
     for state in _open_fields(setting):
+        if state.payload == PROTOCOL:
+            continue  # no attack could read it: see _unchecked
         reach.setdefault(f"{state.payload}.{state.field}", {})[state.observer] = None
     found: dict[tuple[str, ...], list[str]] = {}
     for name, observers in reach.items():

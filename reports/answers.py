@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fglaudit.finding import RAISED, UNSTATED, Status
-from fglaudit.reports.alarms import unknown_payloads, unstated_fields
+from fglaudit.reports.alarms import unchecked, unknown_payloads, unstated_fields
 from fglaudit.reports.leaks import FEATURES, NEGLIGIBLE, Leak, reach, says_most
 from fglaudit.reports.numbers import count, decimal, plural
 from fglaudit.reports.summary import Setting
@@ -72,7 +72,10 @@ def _of(setting: Setting) -> list[Answer]:
     result = []
     for observer, quantity in ordered:
         tried = tuple(families[observer, quantity])
-        result.append(Answer(setting, observer, quantity, *judge(tried, not_all(setting, observer)), tried, could))
+        word, shown, reason = judge(tried, not_all(setting, observer))
+        if word is Word.NOT_TESTED:  # that nothing reaches an observer is the protocol's own word
+            reason = unchecked(setting) or reason
+        result.append(Answer(setting, observer, quantity, word, shown, reason, tried, could))
     return result
 
 
@@ -107,6 +110,8 @@ def not_all(setting: Setting, observer: tuple[str, str]) -> str:
 
     Rows on any quantity count: what is done to a message unstated may hide features from the attacks on features.
     """
+    if why := unchecked(setting):
+        return why
     rows = any(UNSTATED in leak.unadapted for leak in setting.leaks if leak.observer == observer)
     if rows or unstated_fields(setting, observer[0]):  # no attack of the suite may read the field in question
         return "something is done to messages or training that is not stated"

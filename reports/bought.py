@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from fglaudit.empirical.field_states import REPORT
+from fglaudit.empirical.field_states import NOT_SENT
 from fglaudit.guarantees import Word
 from fglaudit.reports.controls import Bought, Measured, bought
 from fglaudit.reports.epsilons import guarantee_word
@@ -54,7 +54,7 @@ def costs_nothing(setting: Setting) -> bool:
         return False
     if not setting.largest("bytes_up") and not setting.largest("bytes_down"):
         return bool(setting.per_seed("bytes_up"))
-    sent = {state.payload for record in setting.records for state in record.fields} - {REPORT}
+    sent = {state.payload for record in setting.records for state in record.fields} - {*NOT_SENT}
     if setting.first.protocol in LABELS_ALONE:
         return bool(sent)
     return MODELS in sent and (sent == {MODELS} or setting.first.protocol in NO_FEATURES)

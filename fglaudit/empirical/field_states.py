@@ -25,6 +25,9 @@ NO_VALUES = (PRESENCE, "nodes", "node")
 """Fields that say who sends what of which node."""
 REPORT = "report"
 """The payload that stands for what a run reports beside its messages."""
+PROTOCOL = "protocol"
+"""The payload that stands for whatever gets from party to party without a message: see :func:`unchecked_state`."""
+NOT_SENT = (REPORT, PROTOCOL)
 
 
 def sees(observer: str, listed: str) -> bool:
@@ -97,6 +100,11 @@ def after_unstated(states: Sequence[FieldState], unstated: Sequence[Unstated]) -
             state = replace(state, state="unexamined", reason=f"{UNSTATED}: done to it is something that is not stated")
         found.append(state)
     return tuple(found)
+
+
+def unchecked_state(why: str) -> FieldState:
+    """Return the state that everything is in where the protocol was seen to break a rule, or could not be checked."""
+    return FieldState(EVERYBODY, PROTOCOL, "rules", "unexamined", why)
 
 
 def _sealing_words(audits: Sequence[Audit]) -> str:

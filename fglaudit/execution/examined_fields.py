@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from fglaudit.empirical.field_states import REPORT, sees
+from fglaudit.empirical.field_states import NOT_SENT, REPORT, sees
 from fglaudit.empirical.moves import PRESENCE
 from fglaudit.finding import ADAPTED, Finding, Status
 from fglaudit.guarantees import FieldState
@@ -49,7 +49,7 @@ def unread(
     those that none of the attacks that know them could run on, and single fields that were left alone."""
     sent: dict[str, dict[str, None]] = {}
     for state in states:
-        if state.state in _CARRIES and state.payload != REPORT and state.field != PRESENCE:
+        if state.state in _CARRIES and state.payload not in NOT_SENT and state.field != PRESENCE:
             sent.setdefault(state.payload, {})[state.field] = None
     ran = {name for f in findings if f.status is Status.OK for name in declared.get(f.attack, ())}
     known = {name for payloads in declared.values() for name in payloads}

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from fglaudit.attacking import run_attacks
+from fglaudit.conformance.of_runs import checked
 from fglaudit.execution.rows import attacked_record, blank_record
 from fglaudit.execution.weakened import with_weakened
 from fglaudit.files.own import make_folder, remove_tree
@@ -67,6 +68,7 @@ def run_cell(
             recording, truth = record(cell, device=device, progress=progress, folder=kept or spool, key=key)
         except NotApplicableError as error:
             return blank_record(cell, suite, Status.NOT_APPLICABLE, str(error))
+        recording = checked(recording, cell.protocol, truth.graph)
         if kept is not None:
             recording.save(kept)
             if truth_dir is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from fglaudit.empirical.field_states import PROTOCOL
 from fglaudit.execution.exit_code import ExitCode, refuted
 from fglaudit.execution.stored_run import Manifest, read_manifest
 from fglaudit.finding import CellRecord, Status
@@ -16,6 +17,7 @@ from fglaudit.gate.observer_checks import observer_checks
 from fglaudit.gate.policy import Allow, Policy
 from fglaudit.gate.upper_ends import concerns, silent
 from fglaudit.parties import HONEST
+from fglaudit.reports.alarms import unchecked
 from fglaudit.reports.answers import answers, applies
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.records import Run, load_run
@@ -36,7 +38,7 @@ def check_run(directory: Path, policy: Policy) -> GateResult:
     check_askable(policy, run, manifest, found)
     labels = Labels.of(settings)
     trained = [setting for setting in settings if applies(setting)]
-    checks = [*_whole(run, manifest, policy.allow), _refuted(run.cells)]
+    checks = [*_whole(run, manifest, policy.allow), _refuted(run.cells), *_unchecked(settings, labels)]
     checks += _active(manifest, policy.allow.servers)
     for name, quantities in policy.observers.items():
         here = [a for a in found if name in observer_names(a.observer) and a.applies]
@@ -93,13 +95,22 @@ def _refuted(records: Sequence[CellRecord]) -> Check:
     return Check("refuted", "no guarantee is refuted", "; ".join(said) or "none", not said, ExitCode.REFUTED)
 
 
+def _unchecked(settings: Sequence[Setting], labels: Labels) -> list[Check]:
+    said = [f"{why} ({name_one(setting, labels)})" for setting in settings if (why := unchecked(setting))]
+    return (
+        [Check("protocol", "every protocol keeps the rules (fglaudit check)", "; ".join(said), False)] if said else []
+    )
+
+
 def _unexamined(records: Sequence[CellRecord], policy: Policy) -> Check:
     parties = {name.partition(" ")[0] for name in policy.observers}
     fields = {
         f"{state.payload}.{state.field}"
         for record in records
         for state in record.fields
-        if state.state == "unexamined" and any(concerns(state.observer, name) for name in parties)
+        if state.state == "unexamined"
+        and state.payload != PROTOCOL
+        and any(concerns(state.observer, name) for name in parties)
     }
     trained = (record for record in records if any(f.accuracy is not None for f in record.findings))
     blank = sum(1 for record in trained if not record.fields and not silent(record))

@@ -11,6 +11,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.finding import CellRecord, Status
 from fglaudit.guarantees import FieldState
 from fglaudit.plugins.class_source import UnreadableError, class_source
+from fglaudit.reports.alarms import unchecked
 from fglaudit.reports.answers import Answer
 from fglaudit.reports.leaks import FEATURES, MEAN, ONE_CLIENT, Leak
 from fglaudit.reports.options import is_option
@@ -42,6 +43,8 @@ def upper_end(answer: Answer) -> UpperEnd:
     Rows of attacks that allow for all that was done count, and others where they show a leak: their silence says
     nothing, their success does.
     """
+    if why := unchecked(answer.setting):
+        return UpperEnd(None, why_not=why)
     states = [state for record in answer.setting.records for state in record.fields]
     mine = [state for state in states if concerns(state.observer, answer.observer[0])]
     measured = [leak for leak in answer.leaks if leak.measured]

@@ -7,11 +7,11 @@
 """
 
 from fglaudit.adversary.planting import MemoryMessages
+from fglaudit.conformance.comparing import same_messages
+from fglaudit.conformance.protocols import check_protocol
+from fglaudit.conformance.runs import CPU, Run, example_graph, record
 from fglaudit.testing.attacks import check_attack
-from fglaudit.testing.comparing import same_messages
 from fglaudit.testing.defenses import check_defense
-from fglaudit.testing.protocols import check_protocol
-from fglaudit.testing.runs import CPU, Run, example_graph, record
 
 __all__ = [
     "CPU",

@@ -7,10 +7,10 @@ import dataclasses
 import torch
 
 from fglaudit.adversary.default_planting import planted_for
+from fglaudit.conformance.comparing import assert_unchanged, check_plugin, copy_of
+from fglaudit.conformance.runs import CPU
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.rng import derive
-from fglaudit.testing.comparing import assert_unchanged, check_plugin, copy_of
-from fglaudit.testing.runs import CPU
 from fglaudit.view import View
 
 

@@ -6,13 +6,13 @@ import dataclasses
 
 import torch
 
+from fglaudit.conformance.comparing import assert_unchanged, check_plugin, copy_of
+from fglaudit.conformance.runs import example_graph, record
 from fglaudit.facts import Additive, Field
 from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import Word
 from fglaudit.interfaces import Defense, FederatedProtocol, bound
 from fglaudit.rng import derive
-from fglaudit.testing.comparing import assert_unchanged, check_plugin, copy_of
-from fglaudit.testing.runs import example_graph, record
 
 
 def check_defense(

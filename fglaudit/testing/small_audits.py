@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from fglaudit import registry
 from fglaudit.auditing import Report, audit
+from fglaudit.conformance.runs import example_graph
+from fglaudit.conformance.small_graphs import connected, node_graph
 from fglaudit.datasets.csbm import CsbmOptions, draw
 from fglaudit.errors import FglauditError
-from fglaudit.graph import Graph, canonical_edges
+from fglaudit.graph import FederatedGraph, Graph
 from fglaudit.interfaces import Attack, FederatedProtocol
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition.spec import PartitionSpec
-from fglaudit.testing.runs import example_graph
 
 QUICK, WHOLE = (150, 300, 100, 6), (400, 800, 200, 10)
 """Nodes, edges, features and clients of the embedded graph."""
@@ -55,22 +55,9 @@ def protocols_for(plugin: Any, asked: Sequence[str]) -> list[FederatedProtocol]:
     return fitting if asked else fitting[:1]
 
 
-def federated(protocol: FederatedProtocol) -> Any:
+def federated(protocol: FederatedProtocol) -> FederatedGraph:
     """Return the small graph of the conformance kit, split as ``protocol`` needs it."""
-    if type(protocol).name not in ON_NODES:
-        return example_graph()
-    shared = example_graph(clients=1)  # whose only client holds all nodes in order
-    nodes, train, val, test = (
-        part[0].unsqueeze(1).unbind() for part in (shared.clients, shared.train, shared.val, shared.test)
-    )
-    edges = _connected(shared.edge_index, shared.num_nodes)
-    return dataclasses.replace(shared, edge_index=edges, clients=nodes, train=train, val=val, test=test)
-
-
-def _connected(edges: Tensor, nodes: int) -> Tensor:
-    """Return ``edges`` and those of a path through all nodes: some protocols on nodes refuse graphs in parts."""
-    ids = torch.arange(nodes)
-    return canonical_edges(torch.cat([edges, torch.stack([ids[:-1], ids[1:]])], 1), nodes)
+    return node_graph() if type(protocol).name in ON_NODES else example_graph()
 
 
 def audited(protocol: Any, defense: Any, quick: bool, attacks: Any = "all") -> Report:
@@ -90,7 +77,7 @@ def audited(protocol: Any, defense: Any, quick: bool, attacks: Any = "all") -> R
         observers = [observers[0], ObserverSpec(("client:0",), topology=True, auxiliary=0.1)]
     graph: Graph = draw(options, "embedded")
     if per_node:
-        graph = dataclasses.replace(graph, edge_index=_connected(graph.edge_index, graph.num_nodes))
+        graph = dataclasses.replace(graph, edge_index=connected(graph.edge_index, graph.num_nodes))
     seeds = (0,) if quick else (0, 1, 2)
     with torch.random.fork_rng(devices=[]):
         return audit(

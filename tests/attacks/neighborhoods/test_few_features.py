@@ -9,13 +9,13 @@ import torch
 
 from fglaudit.attacks.neighborhoods.embedding_inversion import EmbeddingInversion
 from fglaudit.attacks.neighborhoods.embedding_neighbors import EmbeddingNeighbors
+from fglaudit.conformance.runs import example_graph
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.rng import derive
 from fglaudit.scoring.selftest import planted_flaw
 from fglaudit.testing import CPU, Run, record
-from fglaudit.testing.runs import example_graph
 from fglaudit.view import Observer
 
 PROTOCOL = FedGAT(rounds=3, local_steps=1)

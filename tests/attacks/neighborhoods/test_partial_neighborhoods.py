@@ -10,6 +10,7 @@ from scored_runs import finding_of
 
 from fglaudit.attacks.neighborhoods.gram_peeling import GramPeeling
 from fglaudit.attacks.neighborhoods.joint_diagonalisation import JointDiagonalisation
+from fglaudit.conformance.runs import example_graph
 from fglaudit.finding import Status
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Reconstruction
@@ -17,7 +18,6 @@ from fglaudit.observers import ObserverSpec
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, record
-from fglaudit.testing.runs import example_graph
 from fglaudit.view import Observer
 
 PROTOCOL = FedGAT(remote="matrices", rounds=1, heads=2, hidden=4, degree=8)

@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from fglaudit import registry
+from fglaudit.conformance.comparing import same_weights
+from fglaudit.conformance.runs import Run, record
 from fglaudit.defenses.none import NoDefense
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
 from fglaudit.payloads import SERVER, MessageBatch, Payload
-from fglaudit.testing.comparing import same_weights
-from fglaudit.testing.runs import Run, record
 
 _RELATIVE, _ABSOLUTE = 1e-5, 1e-6
 """By how much numbers may differ that are computed beside others: sums over all clients at once round otherwise."""
@@ -54,7 +55,7 @@ def carried_past(protocol: FederatedProtocol, graph: FederatedGraph, run: Run) -
         run: a training of ``protocol`` on ``graph`` without a defense.
     """
     if not type(protocol).emits:
-        return ""  # all data are in one place, or stay where they are
+        return "" if registry.shipped("protocol", protocol) else _pooled(protocol, graph, run)
     first = Messages()
     record(protocol, graph, NoDefense(), tamper=first.keep)
     for sender, receiver in first.pairs():
@@ -75,6 +76,22 @@ def carried_past(protocol: FederatedProtocol, graph: FederatedGraph, run: Run) -
     return ""
 
 
+def _pooled(protocol: FederatedProtocol, graph: FederatedGraph, run: Run) -> str:
+    """Return what a client's data, or test labels, change elsewhere although nothing is sent; empty if nothing. Reports
+    say of such a protocol that no data leave their owners; training on all in one place is what ``gcn`` is for."""
+    for world in _worlds(graph):
+        trained = record(protocol, world.graphs[0], NoDefense()).trained
+        if world.client < 0:
+            if not same_weights(trained, run.trained):
+                return f"{world.what} change the weights that training ends with"
+            continue
+        others = torch.arange(graph.num_clients) != world.client
+        before, after = (one.accuracy[:, others].nan_to_num(-1.0) for one in (run.trained, trained))
+        if not torch.equal(before, after):
+            return f"{world.what} change accuracies of other clients, and no message is sent at all"
+    return ""
+
+
 def _change(protocol: FederatedProtocol, graph: FederatedGraph, world: _World, first: Messages, run: Run) -> str:
     """Return what is another one in ``graph``, one of ``world``, in words; empty if nothing is."""
     other = Messages(first)
@@ -84,6 +101,8 @@ def _change(protocol: FederatedProtocol, graph: FederatedGraph, world: _World, f
         return f"{sender[0]} that {named(sender[1])} sends, though it received the same messages"
     if world.client < 0 and not same_weights(trained, run.trained):
         return "the weights that training ends with"
+    if world.client < 0 and trained.round != run.trained.round:
+        return "which round's accuracy counts"
     return ""
 
 

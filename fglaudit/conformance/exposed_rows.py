@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from torch import isin
 
+from fglaudit.conformance.past_channel import Messages, aligned, changed_rows, moved, named
+from fglaudit.conformance.runs import record
 from fglaudit.context import REPORTING_NODE
 from fglaudit.defenses.none import NoDefense
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
 from fglaudit.payloads import ModelUpdate
-from fglaudit.testing.past_channel import Messages, aligned, changed_rows, moved, named
-from fglaudit.testing.runs import record
 from fglaudit.view import Observer
 
 

@@ -9,16 +9,18 @@ from typing import ClassVar
 
 import torch
 
+from fglaudit.conformance.comparing import assert_unchanged, check_plugin, graph_tensors, same_messages, same_weights
+from fglaudit.conformance.exposed_rows import unexposed
+from fglaudit.conformance.one_row import misstated
+from fglaudit.conformance.past_channel import carried_past
+from fglaudit.conformance.runs import CPU, Run, example_graph, record
+from fglaudit.conformance.uploaded_models import misread_uploads
 from fglaudit.context import Context, Uploads
 from fglaudit.empirical.unnamed import unnamed_fields
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Trained
 from fglaudit.payloads import MessageBatch, Payload
 from fglaudit.structure import Models, Structure
-from fglaudit.testing.comparing import assert_unchanged, check_plugin, graph_tensors, same_messages, same_weights
-from fglaudit.testing.exposed_rows import unexposed
-from fglaudit.testing.past_channel import carried_past
-from fglaudit.testing.runs import CPU, Run, example_graph, record
 
 
 def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = None) -> None:
@@ -38,6 +40,8 @@ def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = N
     past = carried_past(protocol, graph, run)
     assert not past, f"whatever crosses between parties goes through the channel, to who uses it: {past}"
     _check_exposed(protocol, graph)
+    wrong = misstated(protocol, graph) or misread_uploads(protocol, graph)
+    assert not wrong, wrong
     stated = protocol.structure(graph)
     plain = json.loads(json.dumps(stated.to_json()))
     assert Structure.from_json(plain).to_json() == stated.to_json(), "`structure` states plain values, saved as JSON"

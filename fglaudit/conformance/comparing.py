@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fglaudit.conformance.runs import Run
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Trained
-from fglaudit.testing.runs import Run
 
 
 def same_messages(a: Run, b: Run) -> bool:

@@ -1,0 +1,73 @@
+"""What a run says rests on the rules that its protocol keeps: one of another author is checked before it is believed.
+
+``exposed`` and ``structure`` are a protocol's own words, and it is handed the whole graph. What attacks do not find in
+its messages says nothing where data get from party to party without a message, or where whom they reach is not said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from fglaudit import registry
+from fglaudit.conformance.protocols import check_protocol
+from fglaudit.conformance.small_graphs import small_graph
+from fglaudit.empirical.field_states import unchecked_state
+from fglaudit.graph import FederatedGraph
+from fglaudit.guarantees import Audit, Outcome, Word
+from fglaudit.interfaces import FederatedProtocol
+from fglaudit.recording import Recording
+from fglaudit.suite.cell import describe
+
+NAME = "protocol"
+"""Of the audit in ``guarantees.Verdict``."""
+_known: dict[tuple[Any, ...], Audit] = {}
+
+
+def checked(recording: Recording, protocol: FederatedProtocol, graph: FederatedGraph) -> Recording:
+    """Return ``recording`` with what ``fglaudit check`` says of its ``protocol``; of those of this package nothing.
+
+    Where it found a fault, or could not run, nothing is verified and no observer is held.
+    """
+    if registry.shipped("protocol", protocol):
+        return recording
+    audit, verdict = protocol_audit(protocol, graph), recording.verdict
+    verdict = replace(verdict, audits=(*verdict.audits, audit))
+    if audit.outcome is Outcome.PASSED:
+        return replace(recording, verdict=verdict)
+    if verdict.word is Word.VERIFIED:
+        verdict = replace(verdict, word=Word.CLAIMED, reason=audit.detail)
+    return replace(recording, verdict=verdict, fields=(*recording.fields, unchecked_state(audit.detail)))
+
+
+def protocol_audit(protocol: FederatedProtocol, graph: FederatedGraph) -> Audit:
+    """Return what the conformance kit says of ``protocol`` with these values of its fields, on a small graph; asked
+    once in a process. It takes some twenty trainings of 60 nodes.
+
+    Args:
+        graph: what it was trained on.
+    """
+    small = small_graph(protocol, graph)
+    own = id(graph) if small is graph else small.num_clients
+    key = (type(protocol), registry.source_digest(protocol), repr(describe(protocol)), own)
+    if key not in _known:
+        _known[key] = _asked(protocol, small)
+    return _known[key]
+
+
+def _asked(protocol: FederatedProtocol, graph: FederatedGraph) -> Audit:
+    called = f"protocol {type(protocol).name}"
+    try:
+        with torch.random.fork_rng(devices=[]):
+            check_protocol(protocol, graph)
+    except AssertionError as error:
+        return Audit(NAME, Outcome.UNTESTED, f"{called} breaks a rule: {_said(error)}")
+    except Exception as error:  # a user's code runs here: whatever it raises, it must not end a run
+        return Audit(NAME, Outcome.UNTESTED, f"{called} could not be checked: {type(error).__name__}: {_said(error)}")
+    return Audit(NAME, Outcome.PASSED, f"{called}, which is no part of fglaudit, was seen to break no rule")
+
+
+def _said(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
