@@ -23,7 +23,7 @@ from fglaudit.suite.cell import describe
 
 NAME = "protocol"
 """Of the audit in ``guarantees.Verdict``."""
-_known: dict[tuple[Any, ...], Audit] = {}
+_known: dict[tuple[Any, ...], tuple[Audit, FederatedGraph]] = {}
 
 
 def checked(recording: Recording, protocol: FederatedProtocol, graph: FederatedGraph) -> Recording:
@@ -53,8 +53,8 @@ def protocol_audit(protocol: FederatedProtocol, graph: FederatedGraph) -> Audit:
     own = id(graph) if small is graph else small.num_clients
     key = (type(protocol), registry.source_digest(protocol), repr(describe(protocol)), own)
     if key not in _known:
-        _known[key] = _asked(protocol, small)
-    return _known[key]
+        _known[key] = _asked(protocol, small), small  # the graph is kept, so that no other gets its id
+    return _known[key][0]
 
 
 def _asked(protocol: FederatedProtocol, graph: FederatedGraph) -> Audit:
