@@ -23,7 +23,7 @@ from fglaudit.adversary.known_graph import known_edges, own_nodes
 from fglaudit.adversary.known_labels import known_labels
 from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.adversary.planting import MemoryMessages
-from fglaudit.attacks.codes.seen_reports import Seen, models_reports, reporting
+from fglaudit.attacks.codes.seen_reports import Seen, evidence, models_reports
 from fglaudit.attacks.codes.spread_labels import STEPS, SURE, solved_labels
 from fglaudit.facts import EDGES, Fact
 from fglaudit.interfaces import Attack, Inference, Planted
@@ -62,16 +62,11 @@ class LabelSums(Attack):
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         found = solved_labels(view, device)
         assert found is not None
-        classes = view.public.num_classes
         told = found.known & (found.labels.amax(1) > 0) & ~own_nodes(view)
         responses = Seen(told.nonzero().squeeze(1), found.labels[told].argmax(1))
         nodes = (~own_nodes(view)).nonzero().squeeze(1)
         if view.public.structure.of(Reports).keep < 1:
-            scores = propagate_labels(view, nodes).clamp(min=1e-6)
-            chance = torch.ones(view.public.num_nodes, classes, dtype=torch.double)
-            chance[responses.nodes] = reporting(view, responses)[:, responses.reported].T
-            scores = scores * chance[nodes]
-            return Inference(self.quantity, nodes, scores / scores.sum(1, keepdim=True))
+            return Inference(self.quantity, nodes, propagate_labels(view, nodes, evidence(view, responses)))
         labels = KnownLabels(
             torch.cat([view.labels.nodes, responses.nodes]), torch.cat([view.labels.y, responses.reported])
         )

@@ -2,8 +2,10 @@
 
 What a report is worth is learned from nodes whose label and report are both known: how often class y reports r, with
 two further reports per class that follow the stated k-ary response, or the label itself where none is stated. That
-covers both what the encoder gets wrong and what the response changes. The control, label propagation over the edges
-that the observer knows, is the prior: the advantage is what reports add.
+covers both what the encoder gets wrong and what the response changes. Neighbours are mostly of one class, so that a
+node's class shows in its neighbours' reports too, and errors of single reports, random ones included, average out over
+them: reports are propagated over the edges that the observer knows, along with the known labels. The control propagates
+these labels alone: the advantage is what reports add.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from torch.nn.functional import one_hot
 from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.adversary.planting import MemoryMessages
-from fglaudit.attacks.codes.seen_reports import models_reports, reporting, seen_reports, sent_reports, without_edges
+from fglaudit.attacks.codes.seen_reports import evidence, models_reports, seen_reports, sent_reports, without_edges
 from fglaudit.facts import Fact
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import ClassReports, Payload
@@ -43,11 +45,11 @@ class ReportLabels(Attack):
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         seen = seen_reports(view)
-        foreign = ~own_nodes(view)[seen.nodes]
-        nodes, reported = seen.nodes[foreign], seen.reported[foreign]
-        chance = reporting(view, seen)[:, reported].T
-        total = propagate_labels(view, nodes).clamp(min=1e-6).log() + chance.log()
-        return Inference(self.quantity, nodes, total.softmax(1))
+        foreign = ~own_nodes(view)
+        if view.topology is None:  # nothing leads to nodes that did not report
+            foreign &= torch.isin(torch.arange(len(foreign)), seen.nodes)
+        nodes = foreign.nonzero().squeeze(1)
+        return Inference(self.quantity, nodes, propagate_labels(view, nodes, evidence(view, seen)))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant reports that are the labels, of all nodes, in a graph of which nothing is known."""

@@ -68,6 +68,13 @@ def reporting(view: View, seen: Seen) -> Tensor:
     return total / total.sum(1, keepdim=True)
 
 
+def evidence(view: View, seen: Seen) -> Tensor:
+    """Return how likely each class makes the report of every node [N, C]; zeros where none was seen."""
+    found = torch.zeros(view.public.num_nodes, view.public.num_classes, dtype=torch.double)
+    found[seen.nodes] = reporting(view, seen)[:, seen.reported].T
+    return found
+
+
 def sent_reports(view: View, nodes: Tensor, values: Tensor) -> MessageBatch:
     """Return a message in which the observer sees ``values`` [R, C] of ``nodes`` [R]."""
     payload, splits = ClassReports(nodes, values.float()), torch.tensor([0, len(nodes)])

@@ -170,6 +170,14 @@ class Sums:
             before, pace = solution, faster
         return solution
 
+    def missed(self, weights: Tensor) -> float:
+        """Return the share of the squared sums that loss ``weights`` [K, N] leave unexplained."""
+        left = sum(
+            (found.seen - total).double().square().sum().item()
+            for found, total in zip(self.rounds, self.total(weights), strict=True)
+        )
+        return left / max(sum(found.seen.double().square().sum().item() for found in self.rounds), 1e-300)
+
     def _steepest(self, nodes: int) -> Tensor:
         """Return an upper end of the map's squared singular values, per client [K]: power iteration, with a margin."""
         clients = len(self.rounds[0].clients)

@@ -111,3 +111,18 @@ def test_differentially_private_steps_hide_members_and_at_no_strength_show_them(
     )
     assert hidden.columns["auc"] < 0.6 < 0.7 < shown.columns["auc"]
     assert hidden.columns["tpr_at_fpr_1"] <= 0.08
+
+
+def test_edges_among_own_nodes_alone_are_not_taken_for_all_edges() -> None:
+    """Without hops and with ten clients nearly no neighbour takes part in a loss."""
+    graph = drawn_training(nodes=120, features=60)
+    members = torch.cat([ids[mask] for ids, mask in zip(graph.clients, graph.train, strict=True)])
+    clients = tuple(torch.arange(k, 120, 10) for k in range(10))
+    train = tuple(torch.isin(ids, members) for ids in clients)
+    none = tuple(torch.zeros_like(mask) for mask in train)
+    graph = dataclasses.replace(graph, clients=clients, train=train, val=none, test=tuple(~mask for mask in train))
+    run, kind = record(dataclasses.replace(PLAIN, hops=0), graph), inferred("training-membership")
+    asked = kind.ask(truth_about(run, KNOWING))
+    assert not isinstance(asked, str)
+    found = UpdateMembers(rounds=8).run(run.view(KNOWING), rng=derive(0, "attack"), device=CPU)
+    assert kind.judge(asked, found.estimate).columns["auc"] > 0.95
