@@ -10,14 +10,15 @@ a_i the weight of the single other client v in what i is sent, that is
     (1 - a_i) m_i + a_i theta_v.
 
 Two of them have two equations of hundreds of thousands of entries in theta_v and two numbers: least squares gives all
-of it. Then the averages of global nodes give v's, in an order that follows from the nearest of those it went on from;
-of embeddings the a_i give S_iv. In the first round v went on from what everybody was sent; then the observer has all
-that the server averages for v.
+of it. The averages of global nodes then give v's, in an order that follows from the nearest of those it went on from,
+and these a_i exactly (:mod:`fglaudit.adversary.averaged_nodes`), or up to a few values, so that one of two clients
+has the other's too: the value under which that one's model moved as far as its own. Of embeddings the a_i give S_iv.
+In the first round v went on from what everybody was sent; then the observer has all that the server averages for v.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,6 +26,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from fglaudit.adversary.averaged_nodes import stretches
 from fglaudit.adversary.once_per_view import once_per_view
 from fglaudit.adversary.public_rules import stated
 from fglaudit.facts import Absent
@@ -34,6 +36,8 @@ from fglaudit.view import View
 
 ROUNDS = 5
 """Rounds that are read."""
+_ROUGHLY = 1.1
+"""Ratio up to which a weight from models is taken to be one from global nodes."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +67,11 @@ def last_uploads(view: View) -> tuple[LastUpload, ...]:
     follow."""
     rule, mine = view.public.structure.get(PersonalAverages), view.observer.clients
     others = set(range(view.public.num_clients)) - set(mine)
-    if rule is None or len(others) != 1 or len(mine) < 2 or view.public.sealed:
+    if rule is None or len(others) != 1 or not mine or view.public.sealed:
         return ()
     compared = FunctionalEmbeddings if rule.compared == "functional-embeddings" else GlobalNodes
+    if compared is FunctionalEmbeddings and len(mine) < 2:
+        return ()
     facts = [fact for payload in (ModelUpdate, compared) for fact in stated(view, payload)]
     down = any(stated(view, payload, direction="down") for payload in (ModelUpdate, compared))
     if down or any(isinstance(fact, Absent) for fact in facts):
@@ -82,9 +88,18 @@ def _by_global_nodes(view: View, tau: float, client: int) -> Iterator[LastUpload
     for (held, moved, average), (_, uploaded, returned) in zip(models, nodes, strict=False):
         similarity, order = _aligned(uploaded)
         weight, sent = (tau * similarity).softmax(1), _models(view, held, moved)
-        last, stretch, sound = _last_model(view, weight @ sent, average)
-        plain = torch.einsum("j,jgd->gd", weight[0], _in_order(uploaded, order[0]))
-        around = plain + stretch[0] * (returned[0] - plain)
+        plain = torch.stack(
+            [torch.einsum("j,jgd->gd", w, _in_order(uploaded, o)) for w, o in zip(weight, order, strict=True)]
+        )
+        rough = _stretch(weight @ sent, average)  # of two averages or more
+        parts = [stretches(tau, *each) for each in zip(similarity, uploaded, plain, returned, strict=True)]
+        if len(sent) == 1:
+            rough = _of_size(parts[0], average - sent, sent - model, (sent - held).norm())
+        stretch = _refined(rough, parts)
+        sound = bool((stretch > 1).all())
+        stretch = torch.where(stretch > 1, stretch, float(view.public.num_clients))
+        last = _last_model(stretch, weight @ sent, average)
+        around = plain[0] + stretch[0] * (returned[0] - plain[0])
         around = around[_matching(normalize(start[0], dim=1) @ normalize(around, dim=1).T)].unsqueeze(0)
         before, change, begun, ended = (part.float() for part in (model, last - model, start, around))
         yield LastUpload(client, before, change, begun, ended, float(stretch[0].item()), sound)
@@ -101,7 +116,11 @@ def _by_functional_embeddings(view: View, tau: float, client: int) -> Iterator[L
         model = model if len(model) else held[:1]  # what everybody was sent
         unit, sent = normalize(embedded, dim=1), _models(view, held, moved)
         likeness = tau * unit @ unit.T
-        last, stretch, sound = _last_model(view, likeness.softmax(1) @ sent, average)
+        own = likeness.softmax(1) @ sent
+        stretch = _stretch(own, average)
+        sound = bool((stretch > 1).all())
+        stretch = torch.where(stretch > 1, stretch, float(view.public.num_clients))
+        last = _last_model(stretch, own, average)
         yield LastUpload(client, model.float(), (last - model).float(), None, None, float(stretch[0].item()), sound)
         # a_i = 1 / stretch and a_i / (1 - a_i) = exp(tau S_iv) / sum_j exp(tau S_ij)
         shared = likeness.logsumexp(1) - (stretch - 1).log()
@@ -114,13 +133,31 @@ def _models(view: View, held: Tensor, uploaded: Tensor) -> Tensor:
     return uploaded if view.public.structure.of(Models).upload == "weights" else held + uploaded
 
 
-def _last_model(view: View, own: Tensor, shown: Tensor) -> tuple[Tensor, Tensor, bool]:
-    """Return the other client's model [1, D], one over its weight in each of the averages ``shown`` [c, D], of which
-    ``own`` [c, D] are those of the observer's models, and whether these are weights."""
-    stretch = _stretch(own, shown)
-    sound = bool((stretch > 1).all())
-    stretch = torch.where(stretch > 1, stretch, float(view.public.num_clients))
-    return (own + stretch.unsqueeze(1) * (shown - own)).mean(0, keepdim=True), stretch, sound
+def _last_model(stretch: Tensor, own: Tensor, shown: Tensor) -> Tensor:
+    """Return the other client's model [1, D] from one over its weight in each of the averages ``shown`` [c, D], of
+    which ``own`` [c, D] are those of the observer's models."""
+    return (own + stretch.unsqueeze(1) * (shown - own)).mean(0, keepdim=True)
+
+
+def _of_size(fitting: Tensor, away: Tensor, off: Tensor, size: Tensor) -> Tensor:
+    """Return the one [1] of those that are ``fitting`` [r] under which the other client's change, ``off + s away``, has
+    a length nearest to ``size``, the observer's own; 0 where there is none."""
+    if not len(fitting):
+        return size.new_zeros(1)
+    length = (off + fitting.unsqueeze(1) * away).norm(dim=1)
+    return fitting[(length / size).log().abs().argmin()].unsqueeze(0)
+
+
+def _refined(rough: Tensor, fitting: Sequence[Tensor]) -> Tensor:
+    """Return of what fits each average of global nodes the nearest to the ``rough`` ones [c] of models, of which the
+    errors are larger; a rough one itself where nothing fits it."""
+    found = rough.clone()
+    for place, several in enumerate(fitting):
+        ratio = several / rough[place]
+        near = (ratio > 1 / _ROUGHLY) & (ratio < _ROUGHLY)
+        if bool(near.any()):
+            found[place] = several[near][(ratio[near] - 1).abs().argmin()]
+    return found
 
 
 def _own_embeddings(view: View) -> Iterator[Tensor]:
