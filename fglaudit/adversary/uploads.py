@@ -77,6 +77,11 @@ def _sees_others(view: View, payload: type[Payload]) -> bool:
     return any(len(_from_others(view, batch)) for batch in view.messages.of(payload))
 
 
+def of_personal_averages(view: View) -> bool:
+    """Whether others' uploads are not seen, but follow from averages made for the observer's clients."""
+    return not _sees_others(view, ModelUpdate) and bool(last_uploads(view))
+
+
 def unknown_adam(view: View) -> str | None:
     """Return why clients' updates are not steps of Adam of a known size, or None."""
     stated = view.public.structure.get(Training)
