@@ -5,6 +5,10 @@ random graph. The embedding is the mean input of the model's last layer over suc
 as it sent it to the client before the round, so it needs none of the client's own weights: ``softmax(e V + c)``, the
 logits' mean over the first rounds, is the estimate. Which rounds and no sharpening were chosen on Cora, seed 2
 (docs/fedpub.md has other data).
+
+All clients but one see no embedding of the one, but have its weights
+(:mod:`fglaudit.adversary.personal_averages`), and make the embedding themselves, of a random graph of their own and
+without the masks, which stay at home; the uploaded layer then reads it.
 """
 
 from __future__ import annotations
@@ -18,13 +22,16 @@ from torch import Tensor
 
 from fglaudit.adversary.modelled import about, on_gradients
 from fglaudit.adversary.planting import MemoryMessages
+from fglaudit.adversary.public_rules import stated as stated_facts
 from fglaudit.adversary.upload_planting import without_defense
+from fglaudit.adversary.uploads import others_upload, sending_clients, sent_models
+from fglaudit.attacks.functional.random_graph import functional_embeddings
 from fglaudit.facts import EDGES, Fact, is_built_in
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, FunctionalEmbeddings, MessageBatch, ModelUpdate, Payload
-from fglaudit.rng import split
-from fglaudit.structure import Functional
+from fglaudit.rng import copied, split
+from fglaudit.structure import Functional, Models
 from fglaudit.view import View
 
 ROUNDS = 10
@@ -51,20 +58,21 @@ class FunctionalLabels(Attack):
     def unsupported(self, view: View) -> str | None:
         if (missing := view.public.structure.missing(Functional)) is not None:
             return missing
-        if not _logits(view):
+        if not _clients(view):
             return "the observer sees no functional embedding of another client beside the model it was sent before"
         return None
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
-        found = _logits(view)
+        found = _logits(view) or _logits_of_models(view, split(rng, "random graph"))
         clients = torch.tensor(sorted(found))
         logits = torch.stack([torch.stack(found[k]).mean(0) for k in clients.tolist()])
         return Inference(type(self).quantity, clients, logits.softmax(1))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant one embedding of every client, whose logits are the logarithms of its shares."""
+        """Plant one embedding of every client, whose logits are the logarithms of its shares; where none is seen, a
+        model that makes this embedding of every graph."""
         rng = split(rng, "plant")
-        public, clients = view.public, torch.tensor(sorted(_logits(view)))
+        public, clients = view.public, torch.tensor(_clients(view))
         stated = public.structure.of(Functional)
         counts = torch.randint(1, 9, (len(clients), public.num_classes), generator=rng).double()
         shares = counts / counts.sum(1, keepdim=True)
@@ -78,11 +86,37 @@ class FunctionalLabels(Attack):
         else:
             embedded = (shares.log() @ torch.linalg.pinv(layer.double())).float()
         server = torch.full_like(clients, SERVER)
-        batches = (
-            MessageBatch(0, server, clients, ModelUpdate(model)),
-            MessageBatch(1, clients, server, FunctionalEmbeddings(embedded)),
-        )
+        answer: Payload = FunctionalEmbeddings(embedded)
+        if not _logits(view):
+            after = model.clone()
+            unflatten(after, public.layout)[stated.convolutions[-1] + ".bias"].copy_(embedded)
+            answer = ModelUpdate(after if public.structure.of(Models).upload == "weights" else after - model)
+        batches = MessageBatch(0, server, clients, ModelUpdate(model)), MessageBatch(1, clients, server, answer)
         return Planted(without_defense(view, MemoryMessages(batches)), shares, clients)
+
+
+def _clients(view: View) -> list[int]:
+    """Return the clients whose embedding is seen, or else can be made, as what they upload follows from averages."""
+    seen = sorted(_logits(view))
+    made = view.public.structure.of(Functional).convolutions and not stated_facts(view, ModelUpdate)
+    if seen or not made or not others_upload(view, ModelUpdate):
+        return seen
+    clients: list[int] = sending_clients(view, ModelUpdate).tolist()
+    return clients
+
+
+def _logits_of_models(view: View, rng: torch.Generator) -> dict[int, list[Tensor]]:
+    """Return by client what its own last layer makes of the embedding of a random graph [C] in each round."""
+    stated, layout = view.public.structure.of(Functional), view.public.layout
+    found: dict[int, list[Tensor]] = {}
+    for clients, models in sent_models(view, ROUNDS):
+        whole = models.received + models.change
+        embedded = functional_embeddings(whole, layout, stated.convolutions, split(copied(rng), "graph")).unsqueeze(1)
+        weights = unflatten(whole, layout)
+        logits = (embedded @ weights[stated.weight]).squeeze(1) + weights[stated.bias]
+        for client, each in zip(clients.tolist(), logits.double(), strict=True):
+            found.setdefault(client, []).append(each)
+    return found
 
 
 def _logits(view: View) -> dict[int, list[Tensor]]:

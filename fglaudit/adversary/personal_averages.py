@@ -1,19 +1,24 @@
-"""The upload of the one client that does not observe, from personal averages (FedGT, equations (7) and (8)).
+"""The upload of the one client that does not observe, from personal averages (FedGT, equations (7) and (8); FED-PUB,
+equations (4) and (5)).
 
-In every round the server returns to client i the average ``sum_j a_ij theta_j`` of all clients' models, and one of
-their global nodes, with weights ``a_ij`` proportional to ``exp(tau S_ij)``. Clients that pool what they have know the
-models theta_j and global nodes of each other, so S_ij, and with it all weights but for their sum: with m_i the average
-of their own models by these weights, and a_i the weight of the single other client v in what i is sent, that is
+In every round the server returns to client i the average ``sum_j a_ij theta_j`` of all clients' models, with weights
+``a_ij`` proportional to ``exp(tau S_ij)``, S of what clients upload beside models: their global nodes, which are
+averaged as well, or functional embeddings. Clients that pool what they have know the models theta_j of each other and
+that, so S_ij, and with it all weights but for their sum: with m_i the average of their own models by these weights, and
+a_i the weight of the single other client v in what i is sent, that is
 
     (1 - a_i) m_i + a_i theta_v.
 
 Two of them have two equations of hundreds of thousands of entries in theta_v and two numbers: least squares gives all
-of it. Then the averages of global nodes give v's, in an order that follows from the nearest of those it went on from.
+of it. The averages of global nodes then give v's, in an order that follows from the nearest of those it went on from,
+and these a_i exactly (:mod:`fglaudit.adversary.averaged_nodes`), or up to a few values, so that one of two clients
+has the other's too: the value under which that one's model moved as far as its own. Of embeddings the a_i give S_iv.
 In the first round v went on from what everybody was sent; then the observer has all that the server averages for v.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,15 +26,18 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from fglaudit.adversary.averaged_nodes import stretches
 from fglaudit.adversary.once_per_view import once_per_view
 from fglaudit.adversary.public_rules import stated
 from fglaudit.facts import Absent
-from fglaudit.payloads import SERVER, GlobalNodes, ModelUpdate, Payload
-from fglaudit.structure import PersonalAverages
+from fglaudit.payloads import SERVER, FunctionalEmbeddings, GlobalNodes, ModelUpdate, Payload
+from fglaudit.structure import Models, PersonalAverages
 from fglaudit.view import View
 
 ROUNDS = 5
 """Rounds that are read."""
+_ROUGHLY = 1.1
+"""Ratio up to which a weight from models is taken to be one from global nodes."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +47,7 @@ class LastUpload:
     Attributes:
         client: which it is.
         model, change: the model that it was sent, and by how much it changed it, [1, D].
-        received, uploaded: global nodes [1, g, d].
+        received, uploaded: global nodes [1, g, d]; None where clients have none.
         spread: by how much rounding of what the server returned grew in them.
         sound: whether the weights that follow are weights: on messages of noise they are not.
     """
@@ -47,8 +55,8 @@ class LastUpload:
     client: int
     model: Tensor
     change: Tensor
-    received: Tensor
-    uploaded: Tensor
+    received: Tensor | None
+    uploaded: Tensor | None
     spread: float
     sound: bool
 
@@ -59,35 +67,105 @@ def last_uploads(view: View) -> tuple[LastUpload, ...]:
     follow."""
     rule, mine = view.public.structure.get(PersonalAverages), view.observer.clients
     others = set(range(view.public.num_clients)) - set(mine)
-    if rule is None or len(others) != 1 or len(mine) < 2 or view.public.sealed:
+    if rule is None or len(others) != 1 or not mine or view.public.sealed:
         return ()
-    facts = [fact for payload in (ModelUpdate, GlobalNodes) for fact in stated(view, payload)]
-    down = any(stated(view, payload, direction="down") for payload in (ModelUpdate, GlobalNodes))
+    compared = FunctionalEmbeddings if rule.compared == "functional-embeddings" else GlobalNodes
+    if compared is FunctionalEmbeddings and len(mine) < 2:
+        return ()
+    facts = [fact for payload in (ModelUpdate, compared) for fact in stated(view, payload)]
+    down = any(stated(view, payload, direction="down") for payload in (ModelUpdate, compared))
     if down or any(isinstance(fact, Absent) for fact in facts):
         return ()
+    by = _by_functional_embeddings if compared is FunctionalEmbeddings else _by_global_nodes
+    return tuple(by(view, rule.tau, others.pop()))
+
+
+def _by_global_nodes(view: View, tau: float, client: int) -> Iterator[LastUpload]:
     models, nodes = _rounds(view, ModelUpdate), _rounds(view, GlobalNodes)
-    client, found = others.pop(), list[LastUpload]()
     if not models or not nodes:
-        return ()
+        return
     model, start = models[0][0][:1], nodes[0][0][:1]  # what everybody was sent
     for (held, moved, average), (_, uploaded, returned) in zip(models, nodes, strict=False):
-        weight = (rule.tau * _aligned(uploaded)[0]).softmax(1)
-        sent = held + moved
-        stretch = _stretch(weight @ sent, average)
+        similarity, order = _aligned(uploaded)
+        weight, sent = (tau * similarity).softmax(1), _models(view, held, moved)
+        plain = torch.stack(
+            [torch.einsum("j,jgd->gd", w, _in_order(uploaded, o)) for w, o in zip(weight, order, strict=True)]
+        )
+        rough = _stretch(weight @ sent, average)  # of two averages or more
+        parts = [stretches(tau, *each) for each in zip(similarity, uploaded, plain, returned, strict=True)]
+        if len(sent) == 1:
+            rough = _of_size(parts[0], average - sent, sent - model, (sent - held).norm())
+        stretch = _refined(rough, parts)
         sound = bool((stretch > 1).all())
         stretch = torch.where(stretch > 1, stretch, float(view.public.num_clients))
-        last = (weight @ sent + stretch.unsqueeze(1) * (average - weight @ sent)).mean(0, keepdim=True)
-        plain = torch.einsum("j,jgd->gd", weight[0], _in_order(uploaded, _aligned(uploaded)[1][0]))
-        around = plain + stretch[0] * (returned[0] - plain)
+        last = _last_model(stretch, weight @ sent, average)
+        around = plain[0] + stretch[0] * (returned[0] - plain[0])
         around = around[_matching(normalize(start[0], dim=1) @ normalize(around, dim=1).T)].unsqueeze(0)
         before, change, begun, ended = (part.float() for part in (model, last - model, start, around))
-        found.append(LastUpload(client, before, change, begun, ended, float(stretch[0].item()), sound))
+        yield LastUpload(client, before, change, begun, ended, float(stretch[0].item()), sound)
         everybody = torch.cat([around, uploaded])
         similarity, order = _aligned(everybody)
-        weights = (rule.tau * similarity[0]).softmax(0)
+        weights = (tau * similarity[0]).softmax(0)
         model = (weights @ torch.cat([last, sent])).unsqueeze(0)
         start = torch.einsum("j,jgd->gd", weights, _in_order(everybody, order[0])).unsqueeze(0)
-    return tuple(found)
+
+
+def _by_functional_embeddings(view: View, tau: float, client: int) -> Iterator[LastUpload]:
+    models, model = _rounds(view, ModelUpdate), torch.empty(0)
+    for (held, moved, average), embedded in zip(models, _own_embeddings(view), strict=False):
+        model = model if len(model) else held[:1]  # what everybody was sent
+        unit, sent = normalize(embedded, dim=1), _models(view, held, moved)
+        likeness = tau * unit @ unit.T
+        own = likeness.softmax(1) @ sent
+        stretch = _stretch(own, average)
+        sound = bool((stretch > 1).all())
+        stretch = torch.where(stretch > 1, stretch, float(view.public.num_clients))
+        last = _last_model(stretch, own, average)
+        yield LastUpload(client, model.float(), (last - model).float(), None, None, float(stretch[0].item()), sound)
+        # a_i = 1 / stretch and a_i / (1 - a_i) = exp(tau S_iv) / sum_j exp(tau S_ij)
+        shared = likeness.logsumexp(1) - (stretch - 1).log()
+        weights = torch.cat([shared.new_tensor([tau]), shared]).softmax(0)
+        model = (weights @ torch.cat([last, sent])).unsqueeze(0)
+
+
+def _models(view: View, held: Tensor, uploaded: Tensor) -> Tensor:
+    """Return the models [c, D] of clients that were sent ``held`` and uploaded ``uploaded``."""
+    return uploaded if view.public.structure.of(Models).upload == "weights" else held + uploaded
+
+
+def _last_model(stretch: Tensor, own: Tensor, shown: Tensor) -> Tensor:
+    """Return the other client's model [1, D] from one over its weight in each of the averages ``shown`` [c, D], of
+    which ``own`` [c, D] are those of the observer's models."""
+    return (own + stretch.unsqueeze(1) * (shown - own)).mean(0, keepdim=True)
+
+
+def _of_size(fitting: Tensor, away: Tensor, off: Tensor, size: Tensor) -> Tensor:
+    """Return the one [1] of those that are ``fitting`` [r] under which the other client's change, ``off + s away``, has
+    a length nearest to ``size``, the observer's own; 0 where there is none."""
+    if not len(fitting):
+        return size.new_zeros(1)
+    length = (off + fitting.unsqueeze(1) * away).norm(dim=1)
+    return fitting[(length / size).log().abs().argmin()].unsqueeze(0)
+
+
+def _refined(rough: Tensor, fitting: Sequence[Tensor]) -> Tensor:
+    """Return of what fits each average of global nodes the nearest to the ``rough`` ones [c] of models, of which the
+    errors are larger; a rough one itself where nothing fits it."""
+    found = rough.clone()
+    for place, several in enumerate(fitting):
+        ratio = several / rough[place]
+        near = (ratio > 1 / _ROUGHLY) & (ratio < _ROUGHLY)
+        if bool(near.any()):
+            found[place] = several[near][(ratio[near] - 1).abs().argmin()]
+    return found
+
+
+def _own_embeddings(view: View) -> Iterator[Tensor]:
+    """Yield by round the functional embeddings [c, d] of the observer's clients, in order."""
+    for batch in view.messages.of(FunctionalEmbeddings):
+        assert isinstance(batch.payload, FunctionalEmbeddings)
+        place = {sender: index for index, sender in enumerate(batch.senders.tolist())}
+        yield batch.payload.values[[place[k] for k in sorted(view.observer.clients)]].double()
 
 
 def _stretch(own: Tensor, shown: Tensor) -> Tensor:

@@ -68,12 +68,18 @@ def others_upload(view: View, payload: type[Payload]) -> bool:
     is left of a mean."""
     if _sees_others(view, payload) or (payload is ModelUpdate and one_is_left(view)):
         return True
-    return payload in (ModelUpdate, GlobalNodes) and any(one.sound for one in last_uploads(view)[:1])
+    first = [one for one in last_uploads(view)[:1] if one.sound]
+    return bool(first) and (payload is ModelUpdate or (payload is GlobalNodes and first[0].uploaded is not None))
 
 
 @once_per_view
 def _sees_others(view: View, payload: type[Payload]) -> bool:
     return any(len(_from_others(view, batch)) for batch in view.messages.of(payload))
+
+
+def of_personal_averages(view: View) -> bool:
+    """Whether others' uploads are not seen, but follow from averages made for the observer's clients."""
+    return not _sees_others(view, ModelUpdate) and bool(last_uploads(view))
 
 
 def unknown_adam(view: View) -> str | None:
@@ -103,8 +109,9 @@ def _rounds(view: View, payload: type[Payload], most: int | None) -> Iterator[tu
     """
     if not _sees_others(view, payload):
         for one in last_uploads(view)[:most] if payload in (ModelUpdate, GlobalNodes) else ():
-            pair = (one.model, one.change) if payload is ModelUpdate else (one.received, one.uploaded)
-            yield torch.tensor([one.client]), *pair
+            received, uploaded = (one.model, one.change) if payload is ModelUpdate else (one.received, one.uploaded)
+            if received is not None and uploaded is not None:
+                yield torch.tensor([one.client]), received, uploaded
         return
     held: dict[int, Tensor] = {}
     whole = payload is ModelUpdate and view.public.structure.of(Models).upload == "weights"

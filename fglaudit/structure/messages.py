@@ -277,6 +277,8 @@ class Functional(Statement):
 
     Attributes:
         weight, bias: names in the public layout of the linear layer [d, C], [C] that reads that hidden layer.
+        convolutions: names in the public layout, before ``.weight`` and ``.bias``, of the graph convolutions up to that
+            layer, ``relu(A h W + b)`` with symmetric weights and self-loops; none: another network.
     """
 
     payloads: ClassVar[tuple[type[Payload], ...]] = (FunctionalEmbeddings,)
@@ -284,6 +286,10 @@ class Functional(Statement):
 
     weight: str
     bias: str
+    convolutions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "convolutions", tuple(self.convolutions))  # JSON has a list in its place
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fglaudit.payloads import GlobalNodes, ModelUpdate, Payload
+from fglaudit.payloads import FunctionalEmbeddings, GlobalNodes, ModelUpdate, Payload
 from fglaudit.structure.statement import Statement, one_of
 
 
@@ -33,17 +33,22 @@ class Models(Statement):
 
 @dataclass(frozen=True)
 class PersonalAverages(Statement):
-    """The server returns to client i averages of all clients' models and global nodes, weighted by ``softmax(tau S)``,
-    S the mean cosine of two clients' global nodes under their best matching.
+    """The server returns to client i averages of all clients' models, weighted by ``softmax(tau S)``.
 
     Attributes:
         tau: sharpness of the weights.
+        compared: what S is of: "global-nodes", the mean cosine of two clients' global nodes under their best matching,
+            which are averaged as well; "functional-embeddings", their cosine.
     """
 
-    payloads: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate, GlobalNodes)
+    payloads: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate, GlobalNodes, FunctionalEmbeddings)
     about: ClassVar[str] = "with which weights the server averages for whom"
 
     tau: float
+    compared: str = "global-nodes"
+
+    def __post_init__(self) -> None:
+        one_of("compared", self.compared, ("global-nodes", "functional-embeddings"))
 
 
 @dataclass(frozen=True)

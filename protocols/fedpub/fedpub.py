@@ -6,7 +6,8 @@ public random graph, mean over the graph's nodes. The server returns to each cli
 by ``softmax(tau S)``, S the cosines of functional embeddings (equations (4) and (5)).
 
 What is observed: the server sees every client's weights and functional embedding in every round, and how the two
-differ is the masks; a client sees averages. Masks never leave their client.
+differ is the masks; a client sees averages, and all clients but one have the one's weights from theirs
+(:mod:`fglaudit.adversary.personal_averages`). Masks never leave their client.
 
 Facts from the authors' code (``JinheonBaek/FED-PUB``): 128 units, Adam at 0.01 with L2 penalty 1e-6, one full-batch
 step a round, 100 rounds, dropout 0.5, tau 3 on Cora and 5 where clients overlap (10 by default), a random graph of 5
@@ -43,7 +44,7 @@ from fglaudit.payloads import SERVER, FunctionalEmbeddings, MessageBatch, ModelU
 from fglaudit.protocols.fedpub.full_graph import FullGraph, hidden, propagated, propagation, with_propagated_rows
 from fglaudit.protocols.fedpub.personal_masks import PersonalMasks, with_masks
 from fglaudit.rng import derive, split
-from fglaudit.structure import Functional, Models, Structure, Training
+from fglaudit.structure import Functional, Models, PersonalAverages, Structure, Training
 
 COMMUNITIES, COMMUNITY_NODES, EDGE_PROBABILITY = 5, 100, 0.1
 """Of the random graph."""
@@ -110,7 +111,9 @@ class FedPub(SubgraphProtocol):
     def structure(self, graph: FederatedGraph) -> Structure:
         common = super().structure(graph).replace(Models, upload="weights")
         stated = common.replace(Training, proximal=self.proximal).statements
-        return Structure((Functional("classes.weight", "classes.bias"), *stated))
+        averages = PersonalAverages(self.tau, "functional-embeddings")
+        functional = Functional("classes.weight", "classes.bias", ("input", "hidden"))
+        return Structure((averages, functional, *stated))
 
     def uploads(self, graph: FederatedGraph) -> Uploads:
         """Weights; every client gets an average of its own."""

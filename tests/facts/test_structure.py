@@ -38,7 +38,7 @@ from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Channel, FederatedProtocol, Inference, Planted, Reconstruction, Trained
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
-from fglaudit.payloads import SERVER, GlobalNodes, ModelUpdate, NeighborSums, Payload
+from fglaudit.payloads import SERVER, FunctionalEmbeddings, GlobalNodes, ModelUpdate, NeighborSums, Payload
 from fglaudit.protocols import PROTOCOLS
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
@@ -251,7 +251,9 @@ def test_every_protocol_states_all_that_is_asked_of_its_payloads(name: str) -> N
     uploads = protocol.uploads(graph)
     about = {kind for kind in BUILT_IN.values() if set(kind.payloads) & sent} | {Training}
     if GlobalNodes not in sent:
-        about -= {Transformer, PersonalAverages}  # no attack evaluates models without global nodes
+        about -= {Transformer}  # no attack evaluates models without global nodes
+    if not sent & {GlobalNodes, FunctionalEmbeddings}:
+        about -= {PersonalAverages}
     together = name in ("distributed-gcn", "bds-gcn")  # clients train one GCN together: nobody can train as one does
     if together:
         about -= {Training}

@@ -62,3 +62,16 @@ def test_self_test_and_refusals() -> None:
     assert planted_flaw(attack, narrow, derive(0, "self-test"), CPU) is None
     why = attack.unsupported(run.view(Observer(parties=(0,))))
     assert why is not None and "no functional embedding of another client" in why
+
+
+def test_all_clients_but_one_make_the_embedding_themselves() -> None:
+    """Of the averages follow its weights; the self-test asks about models too."""
+    run, attack, found = record(FedPub(rounds=5, hidden=16), lopsided()), FunctionalLabels(), []
+    for last in range(3):
+        view = run.view(Observer(parties=tuple({0, 1, 2} - {last})))
+        assert attack.unsupported(view) is None
+        assert planted_flaw(attack, view, derive(0, "self-test"), CPU) is None
+        found.append(attacked(view))
+    assert torch.cat([each.subjects for each in found]).tolist() == [0, 1, 2]
+    estimates = torch.cat([each.estimate for each in found])
+    assert (estimates - estimates.mean(0)).argmax(1).tolist() == [0, 1, 2]
