@@ -265,7 +265,8 @@ _EXAMPLES = {
     "record": "record: needed",
     "empirical": "empirical: true",
     "seeds": "seeds: [0, 1, 2]",
-    "plugins": "plugins: {my_defense.py: SHA-256 of the file in hex digits}",
+    "plugins": "protocols: [{name: my_protocol.py:MyProtocol}], which runs a file beside the suite; for files elsewhere"
+    " plugins: {my_protocol.py: SHA-256 of the file in hex digits}",
 }
 
 
