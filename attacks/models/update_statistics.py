@@ -28,6 +28,8 @@ _VALUES = 8
 _NARROW = 128
 """Side up to which a layer's spectrum is computed."""
 _TINY = 1e-12
+_ROUNDED = 1e-6
+"""Share of the trace below which an eigenvalue of a matrix in float32 is rounding, another one on other hardware."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,10 @@ def of_layer(change: Tensor) -> Tensor:
         parts += [_spread(change.norm(dim=2)), _spread(change.norm(dim=1))]
         if min(change.shape[1:]) <= _NARROW:
             gram = change.mT @ change if change.shape[2] <= change.shape[1] else change @ change.mT
-            values = torch.linalg.eigvalsh(gram / gram.diagonal(dim1=1, dim2=2).sum(1).clamp(min=_TINY)[:, None, None])
-            parts.append(values.flip(1)[:, :_VALUES].clamp(min=_TINY).log())
+            trace = gram.diagonal(dim1=1, dim2=2).sum(1).clamp(min=_TINY)[:, None, None]
+            # Not eigvalsh: without vectors it is another algorithm on the CPU than on devices.
+            values = torch.linalg.eigh(gram / trace).eigenvalues
+            parts.append(values.flip(1)[:, :_VALUES].clamp(min=_ROUNDED).log())
     return torch.cat(parts, 1)
 
 
