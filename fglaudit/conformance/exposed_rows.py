@@ -17,18 +17,21 @@ from fglaudit.payloads import ModelUpdate
 from fglaudit.view import Observer
 
 
-def unexposed(protocol: FederatedProtocol, graph: FederatedGraph) -> str:
+def unexposed(protocol: FederatedProtocol, graph: FederatedGraph, first: Messages) -> str:
     """Return in words who receives what a client's rows move, though ``exposed`` lists none of its nodes for that
     observer; empty if nobody does. Models, and what ``releases`` says is about whole clients or edges, are asked about
-    under other quantities."""
+    under other quantities.
+
+    Args:
+        first: the messages of a training of ``protocol`` on ``graph`` without a defense.
+    """
     units = ("node", REPORTING_NODE)
     others = {release.payload for release in protocol.releases(graph) if release.unit not in units}
     listed = set(type(protocol).emits) - others - {ModelUpdate}
     if not listed:
         return ""
     client, own, rows = changed_rows(graph)
-    first, other = Messages(), Messages()
-    record(protocol, graph, NoDefense(), tamper=first.keep)
+    other = Messages()
     record(protocol, replace(graph, x=rows), NoDefense(), tamper=other.keep)
     since: dict[type, int] = {}
     for before, after in zip(first.batches, other.batches, strict=False):

@@ -38,13 +38,17 @@ class _Moved:
         return ((a, b) for a, b in listed if a.round == listed[0][0].round)
 
 
-def misstated(protocol: FederatedProtocol, graph: FederatedGraph) -> str:
-    """Return in words what one row moves otherwise than stated; empty if nothing was seen to."""
+def misstated(protocol: FederatedProtocol, graph: FederatedGraph, first: Messages) -> str:
+    """Return in words what one row moves otherwise than stated; empty if nothing was seen to.
+
+    Args:
+        first: the messages of a training of ``protocol`` on ``graph`` without a defense.
+    """
     releases = [r for r in protocol.releases(graph) if _bounded(r)]
     sums = protocol.structure(graph).get(Sums)
     if graph.x.dim() != 2 or not (releases or sums is not None):
         return ""
-    for moved in _trials(protocol, graph):
+    for moved in _trials(protocol, graph, first):
         for release in releases:
             length = _length(moved, release) / abs(moved.by)
             if release.gain is not None and length > release.gain * (1 + _ROUNDOFF):
@@ -61,10 +65,8 @@ def _bounded(release: Release) -> bool:
     return release.gain is not None and release.row_norm is None and release.unit in ("node", REPORTING_NODE)
 
 
-def _trials(protocol: FederatedProtocol, graph: FederatedGraph) -> Iterator[_Moved]:
+def _trials(protocol: FederatedProtocol, graph: FederatedGraph, first: Messages) -> Iterator[_Moved]:
     """Yield what rows of the nodes with the most, with the fewest and with a middle number of neighbours move."""
-    first = Messages()
-    record(protocol, graph, NoDefense(), tamper=first.keep)
     order = graph.degrees().argsort(descending=True).tolist()
     for node in dict.fromkeys((order[0], order[len(order) // 2], order[-1])):
         x, other = graph.x.clone(), Messages()

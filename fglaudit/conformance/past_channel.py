@@ -48,16 +48,15 @@ class _World:
     known: bool = False
 
 
-def carried_past(protocol: FederatedProtocol, graph: FederatedGraph, run: Run) -> str:
+def carried_past(protocol: FederatedProtocol, graph: FederatedGraph, run: Run, first: Messages) -> str:
     """Return in words what a party makes of others' data that no message brought it; empty if nothing was seen.
 
     Args:
         run: a training of ``protocol`` on ``graph`` without a defense.
+        first: its messages.
     """
     if not type(protocol).emits:
         return "" if registry.shipped("protocol", protocol) else _pooled(protocol, graph, run)
-    first = Messages()
-    record(protocol, graph, NoDefense(), tamper=first.keep)
     for sender, receiver in first.pairs():
         other = Messages(first, (sender, receiver))
         try:

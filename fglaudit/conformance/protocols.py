@@ -12,7 +12,7 @@ import torch
 from fglaudit.conformance.comparing import assert_unchanged, check_plugin, graph_tensors, same_messages, same_weights
 from fglaudit.conformance.exposed_rows import unexposed
 from fglaudit.conformance.one_row import misstated
-from fglaudit.conformance.past_channel import carried_past
+from fglaudit.conformance.past_channel import Messages, carried_past
 from fglaudit.conformance.runs import CPU, Run, example_graph, record
 from fglaudit.conformance.uploaded_models import misread_uploads
 from fglaudit.context import Context, Uploads
@@ -35,12 +35,14 @@ def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = N
     check_plugin(protocol)
     graph = graph or example_graph()
     before = graph_tensors(graph)
-    run = record(protocol, graph)
+    first = Messages()
+    run = record(protocol, graph, tamper=first.keep)
     assert_unchanged(before, graph_tensors(graph), "a protocol must not change the graph it is given")
-    past = carried_past(protocol, graph, run)
+    past = carried_past(protocol, graph, run, first)
     assert not past, f"whatever crosses between parties goes through the channel, to who uses it: {past}"
-    _check_exposed(protocol, graph)
-    wrong = misstated(protocol, graph) or misread_uploads(protocol, graph)
+    reached = unexposed(protocol, graph, first)
+    assert not reached, f"`exposed` lists all nodes whose rows reach an observer; it lists none, and {reached}"
+    wrong = misstated(protocol, graph, first) or misread_uploads(protocol, graph)
     assert not wrong, wrong
     stated = protocol.structure(graph)
     plain = json.loads(json.dumps(stated.to_json()))
@@ -68,11 +70,6 @@ def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = N
         assert not same_weights(corrupted.trained, trained), (
             f"what is sent is trained on (rule 2): corrupting {name} changed nothing"
         )
-
-
-def _check_exposed(protocol: FederatedProtocol, graph: FederatedGraph) -> None:
-    reached = unexposed(protocol, graph)
-    assert not reached, f"`exposed` lists all nodes whose rows reach an observer; it lists none, and {reached}"
 
 
 class _ApartSession(DefenseSession):
