@@ -30,6 +30,7 @@ from fglaudit.adversary.averaged_nodes import stretches
 from fglaudit.adversary.once_per_view import once_per_view
 from fglaudit.adversary.public_rules import stated
 from fglaudit.facts import Absent
+from fglaudit.nn.matched_nodes import align, average_global_nodes
 from fglaudit.payloads import SERVER, FunctionalEmbeddings, GlobalNodes, ModelUpdate, Payload
 from fglaudit.structure import Models, PersonalAverages
 from fglaudit.view import View
@@ -86,11 +87,9 @@ def _by_global_nodes(view: View, tau: float, client: int) -> Iterator[LastUpload
         return
     model, start = models[0][0][:1], nodes[0][0][:1]  # what everybody was sent
     for (held, moved, average), (_, uploaded, returned) in zip(models, nodes, strict=False):
-        similarity, order = _aligned(uploaded)
+        similarity, order = align(uploaded)
         weight, sent = (tau * similarity).softmax(1), _models(view, held, moved)
-        plain = torch.stack(
-            [torch.einsum("j,jgd->gd", w, _in_order(uploaded, o)) for w, o in zip(weight, order, strict=True)]
-        )
+        plain = average_global_nodes(uploaded, order, weight)
         rough = _stretch(weight @ sent, average)  # of two averages or more
         parts = [stretches(tau, *each) for each in zip(similarity, uploaded, plain, returned, strict=True)]
         if len(sent) == 1:
@@ -104,10 +103,10 @@ def _by_global_nodes(view: View, tau: float, client: int) -> Iterator[LastUpload
         before, change, begun, ended = (part.float() for part in (model, last - model, start, around))
         yield LastUpload(client, before, change, begun, ended, float(stretch[0].item()), sound)
         everybody = torch.cat([around, uploaded])
-        similarity, order = _aligned(everybody)
+        similarity, order = align(everybody)
         weights = (tau * similarity[0]).softmax(0)
         model = (weights @ torch.cat([last, sent])).unsqueeze(0)
-        start = torch.einsum("j,jgd->gd", weights, _in_order(everybody, order[0])).unsqueeze(0)
+        start = average_global_nodes(everybody, order[:1], weights.unsqueeze(0))
 
 
 def _by_functional_embeddings(view: View, tau: float, client: int) -> Iterator[LastUpload]:
@@ -199,20 +198,6 @@ def _rounds(view: View, payload: type[Payload]) -> list[tuple[Tensor, Tensor, Te
     return found
 
 
-def _aligned(nodes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean cosines [c, c] of the global nodes [c, g, d] of every two clients under their best matching, and the
-    matchings [c, c, g]."""
-    unit = normalize(nodes, dim=2)
-    cosines = torch.einsum("iad,jbd->ijab", unit, unit)
-    order = torch.stack([torch.stack([_matching(pair) for pair in row]) for row in cosines])
-    return cosines.gather(3, order.unsqueeze(3)).squeeze(3).mean(2), order
-
-
 def _matching(cosines: Tensor) -> Tensor:
     """Return which column [g] each row of ``cosines`` [g, g] belongs to."""
     return torch.from_numpy(linear_sum_assignment(cosines.numpy(), maximize=True)[1])
-
-
-def _in_order(nodes: Tensor, order: Tensor) -> Tensor:
-    """Return global nodes [c, g, d] in the ``order`` [c, g]."""
-    return nodes.gather(1, order.unsqueeze(2).expand_as(nodes))

@@ -57,14 +57,9 @@ from fglaudit.federated.subgraph_progress import Progress
 from fglaudit.federated.subgraph_training import SubgraphSettings
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
+from fglaudit.nn.matched_nodes import align, average_global_nodes
 from fglaudit.payloads import SERVER, GlobalNodes, LabelDistributions, MessageBatch, ModelUpdate, Payload
-from fglaudit.protocols.fedgt.alignment import (
-    align,
-    average_global_nodes,
-    cosine_similarity,
-    personal_weights,
-    without_noise,
-)
+from fglaudit.protocols.fedgt.alignment import cosine_similarity, personal_weights, without_noise
 from fglaudit.protocols.fedgt.hybrid_protocol import HybridProtocol
 from fglaudit.sealing import SealedTensor
 from fglaudit.structure import Centroids, PersonalAverages, Structure

@@ -15,10 +15,11 @@ from fglaudit.nn import graph_transformer
 from fglaudit.nn.batched_adam import BatchedAdam
 from fglaudit.nn.graph_transformer import Dropout, GraphTransformer, Neighborhood, hybrid_layer, initial_model
 from fglaudit.nn.laplacian import laplacian_encoding
+from fglaudit.nn.matched_nodes import align, average_global_nodes
 from fglaudit.nn.online_clustering import nearest, update_centroids
 from fglaudit.nn.weights import unflatten
 from fglaudit.protocols.baselines.sage import Sage
-from fglaudit.protocols.fedgt.alignment import align, average_global_nodes, personal_weights
+from fglaudit.protocols.fedgt.alignment import personal_weights
 from fglaudit.protocols.fedgt.neighbor_sampling import Candidates, find_candidates
 from fglaudit.protocols.fedgt.ppr import exact_pagerank, largest_scores, pushed_pagerank
 from fglaudit.protocols.fedgt.receptive_field import draw_field, trim
