@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fglaudit.quantities.base import UNINFORMATIVE
 from fglaudit.reports.answers import Answer, Word
 from fglaudit.reports.leaks import FEATURES, PROOF, Leak
 from fglaudit.reports.numbers import decimal, percent
@@ -23,11 +24,10 @@ def achieved(leak: Leak) -> str:
     own = _own_metric(leak)
     if own and parts:
         parts.append(own)
-    for column in ("f1", "cosine"):
+    for column in closeness(leak):
         value, control = leak.mean(column), leak.mean(f"control_{column}")
-        if value is not None and (column == "f1" or leak.mean("f1") is None):
-            beside = f" ({decimal(control, 2)})" if control is not None else ""
-            parts.append(f"{METRIC_NAMES[column]} {decimal(value, 2)}{beside}")
+        beside = f" ({decimal(control, 2)})" if control is not None else ""
+        parts.append(f"{METRIC_NAMES[column]} {decimal(value, 2)}{beside}")
     if not parts:
         return deed(leak)
     if own and own not in parts:
@@ -40,16 +40,28 @@ def achieved(leak: Leak) -> str:
 def briefly(leak: Leak) -> str:
     """Return the same in a few words: of feature rows the share that is exact, else the metric beside a guess's; the
     metric too where it is one of its own, such as rows up to a factor, since nothing else says what leaks then."""
-    exact, f1 = (leak.mean(column) if leak.quantity == FEATURES else None for column in ("exact_rate", "f1"))
+    exact = leak.mean("exact_rate") if leak.quantity == FEATURES else None
     if exact is not None and (own := _own_metric(leak)):
         return f"{percent(exact)} exact, {own}"
     if exact:
         return f"{percent(exact)} exact"
     metric, value, control = leak.metric, leak.mean("value"), leak.mean("control")
-    if f1 is not None:
-        metric, value, control = "f1", f1, leak.mean("control_f1")
+    if near := closeness(leak) if leak.quantity == FEATURES else []:
+        metric, value, control = near[0], leak.mean(near[0]), leak.mean(f"control_{near[0]}")
     figure = f"{METRIC_NAMES.get(metric, metric)} {reading(metric, value)} ({reading(metric, control)})"
     return figure if exact is None else f"0 % exact, {figure}"
+
+
+def closeness(leak: Leak) -> list[str]:
+    """Return the columns that say how near rebuilt feature rows come, the telling one first.
+
+    That is F1, unless the attack is measured by the cosine or a guess finds all entries that are not zero, as where
+    none is zero: then the cosine.
+    """
+    f1, guess = leak.mean("f1"), leak.mean("control_f1")
+    telling = f1 is not None and (guess is None or guess < UNINFORMATIVE)
+    by_cosine = leak.mean("cosine") is not None and (leak.metric == "cosine" or not telling)
+    return ["cosine"] * by_cosine + ["f1"] * telling
 
 
 def _own_metric(leak: Leak) -> str:

@@ -220,7 +220,7 @@ def plant_labels(view: View, rng: torch.Generator) -> Planted:
         pairs = torch.stack(
             [torch.stack([c.nodes[0], c.remote_nodes[0]]) for c in plain.view.own if len(c.remote_nodes)]
         )
-        sums = hidden[torch.searchsorted(nodes, pairs[:, 1])]
+        sums = hidden[torch.searchsorted(nodes, pairs[:, 1].contiguous())]
         down = MessageBatch(0, torch.full_like(pairs[:, 0], SERVER), pairs[:, 0], PropagatedRepresentations(sums))
         batches.append(down)
     return Planted(dataclasses.replace(plain.view, messages=MemoryMessages(tuple(batches))), y, nodes)
