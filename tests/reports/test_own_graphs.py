@@ -84,7 +84,8 @@ def test_rows_without_a_zero_are_told_by_their_cosine_and_not_by_an_f1_that_a_gu
     """Real-valued features: which entries are not zero is known beforehand."""
     cell = make_cell(PROTOCOLS[0], DEFENSES[0], 0, observers=[1])
     row = replace(cell.findings[0], exact_rate=0.0, f1=0.998, control_f1=0.996, cosine=0.93, control_cosine=0.01)
-    for found in (replace(row, metric="cosine", value=0.93, control=0.01), replace(row, metric="exact_rate", value=0.0)):
+    near = replace(row, metric="cosine", value=0.93, control=0.01)
+    for found in (near, replace(row, metric="exact_rate", value=0.0)):
         [setting] = summarize(Run("own", (replace(cell, findings=(found,)),), planned=True))
         [leak] = setting.leaks
         assert briefly(leak).replace("\u202f", " ") == "0 % exact, cosine 0.930 (0.010)"
