@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -112,7 +112,7 @@ def public_maps(
     for direction, wire in wires.items():
         if not wire:
             continue
-        pools = {name: _pool(rehearsals[0], wire, direction, name, features) for name in float_fields(wire[0])}
+        pools = {name: plausible_rows(rehearsals[0], wire, direction, name, features) for name in float_fields(wire[0])}
         parts = {name: apart(pool, split(rng, "held rows")) for name, pool in pools.items()}
         probes = Probes(view, graph, wire, {n: p for n, (p, _) in parts.items()}, {n: h for n, (_, h) in parts.items()})
         asked[direction] = probes
@@ -178,14 +178,18 @@ def are_totals(view: View, payload: type[Payload], maps: Mapping[Key, FieldMap],
     return checked
 
 
-def _pool(
+def plausible_rows(
     rehearsed: Sequence[BatchPair], wire: tuple[MessageBatch, ...], direction: bool, name: str, features: int
 ) -> Tensor:
-    """Return rows as honest messages have them; where none were rehearsed, those that were sent."""
+    """Return rows, as wide as those of the first batch, that honest messages have; where none were rehearsed, those
+    that were sent."""
     width = entries(wire[0], name, features).rows.shape[1]
-    held = [entries(b, name, features).rows for b, _ in rehearsed if upwards(b) is direction]
-    rows = [r for r in held if r.shape[1] == width and len(r)]
-    return torch.cat(rows or [entries(b, name, features).rows for b in wire if len(b.senders)])
+
+    def as_wide(batches: Iterable[MessageBatch]) -> list[Tensor]:
+        rows = [entries(batch, name, features).rows for batch in batches]
+        return [r for r in rows if r.shape[1] == width and len(r)]
+
+    return torch.cat(as_wide(b for b, _ in rehearsed if upwards(b) is direction) or as_wide(wire))
 
 
 def _examples(probes: Probes, rng: torch.Generator) -> tuple[list[Drawn], Drawn]:
