@@ -71,6 +71,8 @@ def test_worst_case_sums_do_not_overflow(largest: float, summands: int, bits: in
     assert code.fraction == bits or twice * summands > 2 ** (bits - 1) - 1 - summands  # no room is wasted
     total = int(torch.full((summands,), word, dtype=WORDS[bits]).sum(0, dtype=WORDS[bits]))
     assert total == word * summands
+    decoded = float(code.decode(torch.tensor([total])))
+    assert decoded == pytest.approx(summands * float(value), rel=1e-12, abs=code.rounding(summands))
 
 
 def test_whole_numbers_are_exact_up_to_the_last_one() -> None:
