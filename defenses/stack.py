@@ -107,9 +107,6 @@ class _Session(DefenseSession):
     def sealed_by(self) -> DefenseSession:
         return self._sealing
 
-    def promised_by(self) -> DefenseSession:
-        return self._promises.source() or self
-
 
 def _only(sessions: Sequence[DefenseSession], hook: str) -> DefenseSession:
     """Return the session that overrides ``hook``, one that does nothing if none does."""

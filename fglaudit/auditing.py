@@ -26,8 +26,9 @@ from fglaudit.recording import NotApplicableError, record
 from fglaudit.run import write_outputs
 from fglaudit.suite.cell import Cell
 from fglaudit.suite.checks import check_attacks, check_observers
+from fglaudit.suite.entries import dataset_spec
 from fglaudit.suite.overrides import dataset_entry, pick_device
-from fglaudit.suite.suite import dataset_spec, fitting
+from fglaudit.suite.suite import fitting
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
+from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import printable
 from fglaudit.execution.csv_files import GrowingFindings, write_findings
 from fglaudit.execution.display import LiveProgress, PlainProgress
@@ -124,20 +125,7 @@ def run_suite(
         with store.locked():
             started = bool(finished) if shard is None else any((directory / "cells").glob("*.json"))
             key = secret_key(directory, started=started) if secret else b""
-        tasks = [
-            Task(
-                cell,
-                suite.name,
-                device,
-                recording=store.recording_path(name),
-                truth=store.truth_path(name),
-                spool=store.spool / name,
-                errors=directory / ERRORS / f"{name}.txt",
-                key=key,
-            )
-            for name in store.mine
-            if name not in finished and (cell := store.cells[name])
-        ]
+        tasks = [_task(store, name, suite.name, directory, device, key) for name in store.mine if name not in finished]
         claims = None if shard is None else Claims(directory)
         display = _display(console, len(store.mine), len(finished))
         try:
@@ -145,12 +133,7 @@ def run_suite(
             table = GrowingFindings(directory, finished.values()) if shard is None else None
             recorder = _Recorder(store, display, log=told, verbose=said, claims=claims, table=table)
             with display:
-                for task in tasks:
-                    if (why := data.too_large.get(task.cell.dataset)) is not None:
-                        recorder.started(task)
-                        recorder.finished(task, failed(task, why))
-                fitting = [task for task in tasks if task.cell.dataset not in data.too_large]
-                engine.run(fitting, runner, recorder)
+                engine.run(_fitting(tasks, data.too_large, recorder), runner, recorder)
         finally:
             store.remove_spool()  # first: what follows takes long, and a second signal may be the last one
             if claims is not None:
@@ -159,6 +142,29 @@ def run_suite(
                 outputs = write_outputs(directory)
         mine = set(store.mine)
         return [record for record in outputs.cells if record.cell in mine]
+
+
+def _task(store: RunStore, name: str, suite: str, directory: Path, device: str, key: bytes) -> Task:
+    """Return the task of the cell ``name``, with the places of its files in the run's folder."""
+    return Task(
+        store.cells[name],
+        suite,
+        device,
+        recording=store.recording_path(name),
+        truth=store.truth_path(name),
+        spool=store.spool / name,
+        errors=directory / ERRORS / f"{name}.txt",
+        key=key,
+    )
+
+
+def _fitting(tasks: Sequence[Task], too_large: Mapping[DatasetSpec, str], recorder: _Recorder) -> list[Task]:
+    """Return the tasks whose data fit into memory; the others fail with the reason."""
+    for task in tasks:
+        if (why := too_large.get(task.cell.dataset)) is not None:
+            recorder.started(task)
+            recorder.finished(task, failed(task, why))
+    return [task for task in tasks if task.cell.dataset not in too_large]
 
 
 def _say(console: Console, text: str) -> None:

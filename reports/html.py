@@ -24,7 +24,7 @@ from fglaudit.reports.options import UPPER_BOUND
 from fglaudit.reports.pages import Section, breakdown, extras, failures
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting
-from fglaudit.reports.verdict import Verdict, observers_of
+from fglaudit.reports.verdict import RunVerdict, observers_of
 from fglaudit.reports.wording import (
     METRIC_NAMES,
     METRICS,
@@ -41,7 +41,7 @@ DETAILED = 60
 """Up to so many settings the page has a table of every measured row; above, ``summary.csv`` alone has them."""
 
 
-def render_html(run: Run, settings: Sequence[Setting], parts: Sequence[Section], verdict: Verdict) -> str:
+def render_html(run: Run, settings: Sequence[Setting], parts: Sequence[Section], verdict: RunVerdict) -> str:
     """Return the page with the sections ``parts`` of ``settings``.
 
     Names from suites and records are escaped; equal records give equal text.

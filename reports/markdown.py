@@ -14,12 +14,12 @@ from fglaudit.reports.numbers import decimal, epsilon, interval, percent, percen
 from fglaudit.reports.pages import ObserverCell, Row, Section, failures
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting
-from fglaudit.reports.verdict import Verdict
+from fglaudit.reports.verdict import RunVerdict
 from fglaudit.reports.wording import QUANTITY_NAMES, observer_label, reading
 from fglaudit.scoring.clusters import TOO_FEW
 
 
-def render_markdown(run: Run, settings: Sequence[Setting], parts: Sequence[Section], verdict: Verdict) -> str:
+def render_markdown(run: Run, settings: Sequence[Setting], parts: Sequence[Section], verdict: RunVerdict) -> str:
     """Return the file's text; everything that comes from records is escaped."""
     labels = Labels.of(settings)
     lines = [f"# fglaudit: {escape(run.name)}", ""]

@@ -28,8 +28,6 @@ class ObserverCell:
 
     observer: tuple[str, str]
     leak: Leak | None
-    bar_low: float | None
-    bar_high: float | None
     problems: tuple[str, ...]
     nothing: str
     reasons: tuple[str, ...]
@@ -107,15 +105,11 @@ def _observer_cell(setting: Setting, observer: tuple[str, str]) -> ObserverCell:
         if number := sum(leak.count(status) for leak in leaks):
             problems.append(f"{number} {word}")
     if best is None:
-        return ObserverCell(
-            observer, None, None, None, tuple(problems), "" if problems else _nothing(leaks), _reasons(leaks)
-        )
-    control = best.mean("control") or 0.0
-    ends = [None if end is None else control + end * (1 - control) for end in (best.low, best.high)]
+        return ObserverCell(observer, None, tuple(problems), "" if problems else _nothing(leaks), _reasons(leaks))
     if idle := sum(leak.status is Status.NOT_APPLICABLE for leak in leaks):
         problems.append(f"{idle} of {plural(len(leaks), 'attack')} not applicable")
     others = tuple(leak for leak in setting.strongest_by_quantity(observer).values() if leak is not best)
-    return ObserverCell(observer, best, ends[0], ends[1], tuple(problems), "", (), others)
+    return ObserverCell(observer, best, tuple(problems), "", (), others)
 
 
 def _reasons(leaks: Sequence[Leak]) -> tuple[str, ...]:

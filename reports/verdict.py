@@ -65,7 +65,7 @@ class ObserverVerdict:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RunVerdict:
     """Attributes:
     alarms: failed, broken or missing results and contradicted epsilons; shown first and in red.
     warnings: notes of the records.
@@ -89,7 +89,7 @@ def observers_of(settings: Sequence[Setting]) -> list[tuple[str, str]]:
     return list(dict.fromkeys(leak.observer for s in settings for leak in s.leaks if leak.observer[0]))
 
 
-def make_verdict(run: Run, settings: Sequence[Setting], labels: Labels) -> Verdict:
+def make_verdict(run: Run, settings: Sequence[Setting], labels: Labels) -> RunVerdict:
     """Judge a run. ``settings`` come from :func:`fglaudit.reports.summary.summarize`."""
     notes = Counter(note for record in run.cells for note in record.notes)
     statements: dict[str, list[str]] = {}
@@ -97,7 +97,7 @@ def make_verdict(run: Run, settings: Sequence[Setting], labels: Labels) -> Verdi
         if (text := assurance(setting)) and not setting.contradicted:
             statements.setdefault(text, []).append(labels.setting(setting))
     again = Confirmations.of(run)
-    return Verdict(
+    return RunVerdict(
         alarms=tuple(find_alarms(run, settings, labels)),
         warnings=(
             *(f"{note} ({plural(times, 'cell')})" for note, times in notes.items()),

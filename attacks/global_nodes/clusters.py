@@ -7,10 +7,11 @@ import math
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.clipping import Clipping
-from fglaudit.adversary.modelled import about, degree_bound, dropped_edges
+from fglaudit.adversary.clipping import KnownClip
+from fglaudit.adversary.modelled import about, decides, degree_bound, dropped_edges, message_clip
 from fglaudit.adversary.uploads import Codebooks, noise_std
 from fglaudit.facts import (
+    ROWS,
     Additive,
     Clipped,
     Correlated,
@@ -58,6 +59,15 @@ def uploaded_with_error(fact: Fact) -> bool:
     return sent and (noise or isinstance(fact, Rounded))
 
 
+def allowed_in_clusters(fact: Fact) -> bool:
+    """Whether attacks that read clusters, and known rows through the models behind them, allow for ``fact``: noise,
+    rounding and clips of what is uploaded, and what is done to rows before, where rows are decided."""
+    if fact.target == ROWS:
+        return decides(fact)
+    kinds = (own_subgraph, received_models, uploaded_with_error)
+    return message_clip(fact, GlobalNodes) or any(kind(fact) for kind in kinds)
+
+
 def moved_clusters(view: View, books: Codebooks, std: float) -> Tensor:
     """Return which global nodes got nodes [T, K, g].
 
@@ -70,7 +80,7 @@ def moved_clusters(view: View, books: Codebooks, std: float) -> Tensor:
         return moved
     dimensions = books.uploaded.shape[3]
     sure: Tensor = change.square() > std**2 * (dimensions + _SURELY * math.sqrt(2 * dimensions))
-    clipped = Clipping.of(view, GlobalNodes, direction="up") is not None
+    clipped = KnownClip.of(view, GlobalNodes, direction="up") is not None
     ever = sure.any(0, keepdim=True)
     return torch.ones_like(sure) if clipped else ever.logical_or(~ever.any(2, keepdim=True)).expand_as(sure)
 

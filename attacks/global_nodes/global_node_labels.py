@@ -24,21 +24,18 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.clipped_uploads import LinearResponse, UploadClip
-from fglaudit.adversary.modelled import decides, message_clip
 from fglaudit.adversary.public_rules import known_as_used
 from fglaudit.adversary.uploads import Codebooks, codebooks, missing_uploads, model_rounds
 from fglaudit.attacks.global_nodes.clusters import (
+    allowed_in_clusters,
     cluster_weight,
     moved_clusters,
-    own_subgraph,
-    received_models,
     upload_error,
-    uploaded_with_error,
 )
 from fglaudit.attacks.global_nodes.planting import dealt_nodes, rehearsed_round
 from fglaudit.attacks.global_nodes.reports import Reports
 from fglaudit.attacks.global_nodes.simplex_fit import fit_distributions
-from fglaudit.facts import ROWS, Additive, Fact, Randomised
+from fglaudit.facts import Additive, Fact, Randomised
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import GlobalNodes, ModelUpdate, Payload
 from fglaudit.structure import Centroids
@@ -90,10 +87,7 @@ class GlobalNodeLabels(Attack):
 
     def models(self, fact: Fact) -> bool:
         """Noise, rounding and clips of what is uploaded; rows that are clipped, dropped in part or random."""
-        if fact.target == ROWS:
-            return decides(fact)
-        kinds = (own_subgraph, received_models, uploaded_with_error)
-        return message_clip(fact, GlobalNodes) or any(kind(fact) for kind in kinds)
+        return allowed_in_clusters(fact)
 
     def unsupported(self, view: View) -> str | None:
         if len(torch.unique(view.known_rows().y[view.known_rows().y >= 0])) < 2:

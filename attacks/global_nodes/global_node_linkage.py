@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fglaudit.adversary.linkage import Linkage
+from fglaudit.adversary.linkage import LinkageAttack
 from fglaudit.payloads import GlobalNodes, Payload
 
 
 @dataclass(frozen=True)
-class GlobalNodeLinkage(Linkage):
+class GlobalNodeLinkage(LinkageAttack):
     """Link global nodes."""
 
     name: ClassVar[str] = "global-node-linkage"

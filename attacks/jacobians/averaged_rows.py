@@ -19,7 +19,7 @@ import math
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.clipping import Clipping
+from fglaudit.adversary.clipping import KnownClip
 from fglaudit.adversary.public_rules import lossless
 from fglaudit.attacks.jacobians.encoder import Model, foreign_batches, unit_rows
 from fglaudit.attacks.jacobians.encoder_inversion import exactness, invert_encoder
@@ -51,7 +51,7 @@ def _average(view: View, models: dict[int, Model], device: torch.device) -> tupl
     rows = torch.zeros(count, features, dtype=torch.double)
     precision = torch.zeros(count, dtype=torch.double)
     seen = torch.zeros(count, dtype=torch.bool)
-    clip = Clipping.of(view, Jacobians)
+    clip = KnownClip.of(view, Jacobians)
     cut = clip.bound if clip is not None and clip.order == math.inf else math.inf
     for sweep in range(_PASSES if cut == math.inf else _PASSES_UNDER_CLIP):
         total = torch.zeros_like(rows)

@@ -7,10 +7,10 @@ import math
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.clipping import Clipping
+from fglaudit.adversary.clipping import KnownClip
 
 
-def clipped(values: Tensor, clip: Clipping | None) -> Tensor:
+def clipped(values: Tensor, clip: KnownClip | None) -> Tensor:
     """Return ``values`` [..., C] as they are sent; each of the last axis is a message."""
     if clip is None:
         return values
@@ -20,7 +20,7 @@ def clipped(values: Tensor, clip: Clipping | None) -> Tensor:
     return shorter
 
 
-def clipped_slope(values: Tensor, slope: Tensor, clip: Clipping | None) -> Tensor:
+def clipped_slope(values: Tensor, slope: Tensor, clip: KnownClip | None) -> Tensor:
     """Return the derivative [..., C, F] of :func:`clipped` where that of ``values`` [..., C] is ``slope``."""
     if clip is None:
         return slope
@@ -35,7 +35,7 @@ def clipped_slope(values: Tensor, slope: Tensor, clip: Clipping | None) -> Tenso
     return left
 
 
-def unclipped(values: Tensor, clip: Clipping | None, std: float) -> Tensor:
+def unclipped(values: Tensor, clip: KnownClip | None, std: float) -> Tensor:
     """Return which of ``values`` [..., C], received with noise of ``std``, the clip has surely left as they were."""
     if clip is None:
         return torch.ones_like(values, dtype=torch.bool)
@@ -44,11 +44,11 @@ def unclipped(values: Tensor, clip: Clipping | None, std: float) -> Tensor:
     return clip.unclipped(values.flatten(0, -2), std).view(*values.shape[:-1], 1).expand(values.shape)
 
 
-def _length(values: Tensor, clip: Clipping) -> Tensor:
+def _length(values: Tensor, clip: KnownClip) -> Tensor:
     length: Tensor = values.norm(p=clip.order, dim=-1, keepdim=True)
     return length.clamp(min=1e-300)
 
 
-def _factor(values: Tensor, clip: Clipping) -> Tensor:
+def _factor(values: Tensor, clip: KnownClip) -> Tensor:
     factor: Tensor = (clip.bound / _length(values, clip)).clamp(max=1.0)
     return factor

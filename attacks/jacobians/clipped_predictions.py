@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.clipping import Clipping
+from fglaudit.adversary.clipping import KnownClip
 from fglaudit.adversary.modelled import message_clip
 from fglaudit.facts import Clipped, Fact
 from fglaudit.payloads import HiddenRepresentations
@@ -35,7 +35,7 @@ def maybe_clipped(view: View, rounds: set[int], noise: float) -> Tensor:
         noise: standard deviation of the noise on an entry.
     """
     may = torch.zeros(view.public.num_nodes, dtype=torch.bool)
-    clip = Clipping.of(view, HiddenRepresentations)
+    clip = KnownClip.of(view, HiddenRepresentations)
     if clip is None:
         return may
     for batch in view.messages.of(HiddenRepresentations):

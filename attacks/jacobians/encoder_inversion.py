@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.clipping import Clipping
+from fglaudit.adversary.clipping import KnownClip
 from fglaudit.attacks.jacobians.clipped_outputs import clipped, clipped_slope
 from fglaudit.attacks.jacobians.encoder import Model
 
@@ -56,7 +56,7 @@ def invert_encoder(
     prior: Tensor,
     precision: Tensor,
     *,
-    clip: Clipping | None = None,
+    clip: KnownClip | None = None,
     steps: int = 40,
 ) -> Inverted:
     """Return the rows that explain ``hidden`` best.
@@ -99,7 +99,7 @@ class _Encoder:
 
     w1: Tensor
     w2: Tensor
-    clip: Clipping | None
+    clip: KnownClip | None
 
 
 def linear_start(hidden: Tensor, models: Sequence[Model], prior: Tensor, precision: Tensor) -> Tensor:

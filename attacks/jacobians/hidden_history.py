@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.clipping import Clipping
+from fglaudit.adversary.clipping import KnownClip
 from fglaudit.adversary.public_rules import noise_std, rounding_on
 from fglaudit.attacks.jacobians.clipped_outputs import clipped, unclipped
 from fglaudit.attacks.jacobians.encoder import Model, foreign_batches, sealing_error
@@ -38,7 +38,7 @@ class HiddenHistory:
     values: Tensor
     models: tuple[Model, ...]
     error: Tensor
-    clip: Clipping | None
+    clip: KnownClip | None
     usable: Tensor
 
     def scale(self, rows: Tensor) -> Tensor:
@@ -97,7 +97,7 @@ def hidden_history(view: View, models: dict[int, Model], nodes: Tensor, device: 
     added = math.hypot(noise_std(view, HiddenRepresentations), sealing_error(view, HiddenRepresentations))
     error = torch.hypot(_ROUNDING * values.abs().amax((1, 2)), torch.tensor(added).to(values))
     error = torch.hypot(error, grid_step(view, values) / 2).clamp(min=1e-12)
-    clip = Clipping.of(view, HiddenRepresentations)
+    clip = KnownClip.of(view, HiddenRepresentations)
     usable = unclipped(values, clip, added)
     return HiddenHistory(values, tuple(models[round] for round in chosen), error, clip, usable)
 

@@ -31,7 +31,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.clipping import Clipping
+from fglaudit.adversary.clipping import KnownClip
 from fglaudit.adversary.modelled import known_noise, message_clip, random_rows, sealed
 from fglaudit.adversary.public_rules import absent_clients, lossless, noise_std
 from fglaudit.attacks.jacobians.clipped_flips import common_length, joined, lone_flips
@@ -121,7 +121,7 @@ class MaskFlip(Attack):
         discrete = view.public.features is not FeatureKind.REAL
         w1 = torch.stack([models[round].w1 for round in rounds]).float()
         found = recover_rows(sums[None], noise[None].float(), w1, non_negative=discrete)
-        clip = Clipping.of(view, Jacobians)
+        clip = KnownClip.of(view, Jacobians)
         if clip is not None and clip.order == 2 and len(rounds) > 1:
             w2 = torch.stack([models[round].w2 for round in rounds])
             flips = lone_flips(sums, w1, w2, non_negative=discrete)

@@ -21,10 +21,11 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from fglaudit.adversary.known_labels import known_labels
+from fglaudit.adversary.modelled import training_changed
 from fglaudit.attacks.latents.label_guess import label_guess
 from fglaudit.attacks.latents.label_scores import SHARPNESS, label_scores
 from fglaudit.attacks.latents.latent_rounds import latent_rounds, missing_latents
-from fglaudit.attacks.latents.modelled_facts import edges_changed, messages_changed, rows_changed, training_changed
+from fglaudit.attacks.latents.modelled_facts import edges_changed, messages_changed, rows_changed
 from fglaudit.attacks.latents.planting import plant_labels
 from fglaudit.facts import Fact
 from fglaudit.interfaces import Attack, Inference, Planted

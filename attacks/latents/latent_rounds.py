@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.clipping import Clipping, added_std
+from fglaudit.adversary.clipping import KnownClip, added_std
 from fglaudit.payloads import SERVER, LatentGradients, Latents, ModelUpdate
 from fglaudit.view import View
 
@@ -64,7 +64,7 @@ def missing_latents(view: View) -> str | None:
 
 def all_clipped(view: View, most: int | None = None) -> str | None:
     """Return that a defense clipped every latent of the first ``most`` rounds, which hides its length, or None."""
-    clip = Clipping.of(view, Latents)
+    clip = KnownClip.of(view, Latents)
     if clip is None:
         return None
     for number, batch in enumerate(view.messages.of(Latents)):

@@ -17,13 +17,9 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.clipping import added_std
+from fglaudit.adversary.modelled import training_changed
 from fglaudit.attacks.latents.latent_rounds import LatentRounds, latent_rounds, missing_latents, senders
-from fglaudit.attacks.latents.modelled_facts import (
-    clipped_latents,
-    disturbed_latents,
-    rows_changed,
-    training_changed,
-)
+from fglaudit.attacks.latents.modelled_facts import clipped_latents, disturbed_latents, rows_changed
 from fglaudit.attacks.latents.planting import plant_neighbors
 from fglaudit.facts import Additive, Fact, Randomised
 from fglaudit.interfaces import Attack, Inference, Planted

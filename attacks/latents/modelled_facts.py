@@ -5,7 +5,6 @@ from __future__ import annotations
 from fglaudit.adversary.modelled import about, known_noise, message_clip
 from fglaudit.facts import (
     EDGES,
-    GRADIENTS,
     ROWS,
     Additive,
     Clipped,
@@ -18,13 +17,11 @@ from fglaudit.facts import (
     Merged,
     Randomised,
     Rounded,
-    Sampled,
     Scaled,
 )
 from fglaudit.payloads import LatentGradients, Latents, ModelUpdate, Payload
 
 _OF_EDGES = (DroppedEdges, DegreeBound, Merged)
-_OF_GRADIENTS = (Additive, Clipped, Sampled, Scaled)
 _OF_ROWS = (Additive, Clipped, Randomised, KeptColumns)
 _OF_MESSAGES = (Additive, Clipped, Rounded, Scaled, Memoised)
 
@@ -34,19 +31,9 @@ def edges_changed(fact: Fact) -> bool:
     return type(fact) in _OF_EDGES and fact.target == EDGES
 
 
-def training_changed(fact: Fact) -> bool:
-    """Whether gradients were changed, which no first latent depends on."""
-    return type(fact) in _OF_GRADIENTS and fact.target == GRADIENTS
-
-
 def rows_changed(fact: Fact) -> bool:
     """Whether rows were changed before anything was computed from them."""
     return type(fact) in _OF_ROWS and fact.target == ROWS
-
-
-def random_rows(fact: Fact) -> bool:
-    """Whether rows are reports, which an attack that reads real-valued rows reads as well."""
-    return type(fact) in (Additive, Randomised) and fact.target == ROWS
 
 
 def messages_changed(fact: Fact, *payloads: type[Payload]) -> bool:

@@ -24,18 +24,17 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.bit_recovery import Bits, determined, fitting, recover_bits
-from fglaudit.adversary.clipping import Clipping, added_std
+from fglaudit.adversary.clipping import KnownClip, added_std
 from fglaudit.adversary.expected_f1 import best_f1_bits
 from fglaudit.adversary.feature_prior import FeaturePrior, feature_prior
 from fglaudit.adversary.message_passing import Measurements
+from fglaudit.adversary.modelled import noisy_rows, training_changed
 from fglaudit.attacks.latents.latent_rounds import first_latents, initial_weights, missing_latents, unknown_users
 from fglaudit.attacks.latents.modelled_facts import (
     after_first_models,
     clipped_latents,
     disturbed_latents,
     edges_changed,
-    random_rows,
-    training_changed,
 )
 from fglaudit.attacks.latents.planting import plant_latents
 from fglaudit.attacks.latents.real_recovery import recover_real
@@ -72,7 +71,7 @@ class SparseRecovery(Attack):
     def models(self, fact: Fact) -> bool:
         """Noise and clip are part of the measurements; what happens after the first latents touches none of them."""
         sent = disturbed_latents(fact) or clipped_latents(fact) or after_first_models(fact)
-        return sent or random_rows(fact) or edges_changed(fact) or training_changed(fact)
+        return sent or noisy_rows(fact) or edges_changed(fact) or training_changed(fact)
 
     def unsupported(self, view: View) -> str | None:
         return no_known_weights(view) or view.public.structure.missing(Training)
@@ -105,7 +104,7 @@ class SparseRecovery(Attack):
         """
         prior = feature_prior(view, nodes)
         drop = view.public.structure.of(Training).feature_dropout
-        std, clip = added_std(view, Latents, values), Clipping.of(view, Latents)
+        std, clip = added_std(view, Latents, values), KnownClip.of(view, Latents)
         measured = Measurements(matrix / (1 - drop))
         if clip is not None and view.public.features is not FeatureKind.BINARY:
             values, std = _unclipped(view, measured, values, std, prior, drop, clip)
@@ -148,7 +147,7 @@ class SparseRecovery(Attack):
         values: Tensor,
         std: float,
         chance: Tensor,
-        clip: Clipping | None,
+        clip: KnownClip | None,
         rng: torch.Generator,
     ) -> Bits:
         """Return the binary rows behind ``values``.
@@ -187,7 +186,7 @@ class SparseRecovery(Attack):
         chance: Tensor,
         drop: float,
         typical: float,
-        clip: Clipping | None,
+        clip: KnownClip | None,
         rng: torch.Generator,
     ) -> tuple[Bits, Tensor]:
         """Return the ones of rows with one unknown level each, and the levels [U].
@@ -238,7 +237,7 @@ class SparseRecovery(Attack):
 
 
 def _unclipped(
-    view: View, measured: Measurements, values: Tensor, std: float, prior: FeaturePrior, drop: float, clip: Clipping
+    view: View, measured: Measurements, values: Tensor, std: float, prior: FeaturePrior, drop: float, clip: KnownClip
 ) -> tuple[Tensor, float]:
     """Return latents [U, D] at the length that typical rows give them, and the deviation of their error.
 

@@ -17,7 +17,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.clipping import Clipping, added_std
+from fglaudit.adversary.clipping import KnownClip, added_std
 from fglaudit.attacks.latents.latent_rounds import all_clipped, latent_rounds, missing_latents, unknown_users
 from fglaudit.attacks.latents.modelled_facts import (
     clipped_latents,
@@ -93,7 +93,7 @@ class _UpdateNorms(Attack):
                 1,
                 expected,
                 std,
-                Clipping.of(view, Latents),
+                KnownClip.of(view, Latents),
                 spread=prior,
                 whole=whole,
             )

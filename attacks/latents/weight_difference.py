@@ -26,14 +26,14 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.bit_recovery import recover_bits
-from fglaudit.adversary.clipping import Clipping, added_std
+from fglaudit.adversary.clipping import KnownClip, added_std
 from fglaudit.adversary.expected_f1 import best_f1_bits
 from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.message_passing import Measurements
-from fglaudit.adversary.modelled import about, known_noise
+from fglaudit.adversary.modelled import about, known_noise, noisy_rows
 from fglaudit.adversary.public_rules import stated
 from fglaudit.attacks.latents.latent_rounds import first_latents, initial_weights, missing_latents, unknown_users
-from fglaudit.attacks.latents.modelled_facts import edges_changed, messages_changed, random_rows, rounded
+from fglaudit.attacks.latents.modelled_facts import edges_changed, messages_changed, rounded
 from fglaudit.attacks.latents.optimizer_replay import UserOptimizer, first_adam_step, unknown_steps
 from fglaudit.attacks.latents.planting import plant_weight_updates
 from fglaudit.facts import Absent, Clipped, Fact, Field
@@ -76,7 +76,7 @@ class WeightDifference(Attack):
             clip = type(fact) is Clipped and fact.per == "message"
             sent = known_noise(fact, ModelUpdate) or clip or rounded(fact, ModelUpdate)
             return sent or type(fact) is Absent or (down and messages_changed(fact, ModelUpdate))
-        return messages_changed(fact, Latents, LatentGradients) or edges_changed(fact) or random_rows(fact)
+        return messages_changed(fact, Latents, LatentGradients) or edges_changed(fact) or noisy_rows(fact)
 
     def unsupported(self, view: View) -> str | None:
         gradient = next(iter(view.messages.of(LatentGradients)), None)
@@ -94,7 +94,7 @@ class WeightDifference(Attack):
         position[nodes] = torch.arange(len(nodes))
         gradients = _gradients(view)
         optimizer = UserOptimizer.of(view)
-        clip = Clipping.of(view, ModelUpdate, direction="up")
+        clip = KnownClip.of(view, ModelUpdate, direction="up")
         training = view.public.structure.of(Training)
         drop = training.feature_dropout
         total = torch.zeros(len(nodes), view.public.num_features, dtype=torch.double, device=device)
@@ -194,7 +194,7 @@ def _undo_clip(
     optimizer: UserOptimizer,
     kept: bool,
     ones: float,
-    clip: Clipping,
+    clip: KnownClip,
     std: float | Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Undo a clip on weights or on their change; return weights [P, F, D] and the deviation of their error [P, 1, 1].

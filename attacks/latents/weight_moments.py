@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.clipping import Clipping
+from fglaudit.adversary.clipping import KnownClip
 from fglaudit.attacks.latents.latent_rounds import LatentRounds
 from fglaudit.attacks.latents.optimizer_replay import Replay, UserOptimizer
 
@@ -84,7 +84,7 @@ def weight_moments(
     degree: int,
     typical: float,
     std: float,
-    clip: Clipping | None,
+    clip: KnownClip | None,
     *,
     spread: float | None = None,
     whole: bool = True,

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.bit_recovery import MARGIN_BITS, attempts, nearest_column
-from fglaudit.adversary.clipping import Clipping, added_std
+from fglaudit.adversary.clipping import KnownClip, added_std
 from fglaudit.adversary.expected_f1 import best_f1_bits
 from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.message_passing import Measurements, bernoulli, message_passing
@@ -182,7 +182,7 @@ class WeightReplay(ReplayAttack):
             self.degree,
             typical,
             std,
-            Clipping.of(view, Latents),
+            KnownClip.of(view, Latents),
             spread=count_spread((view.known_rows().x != 0).sum(1).double()),
         )
         polynomials = legendre(weights.T / bound, self.degree)[..., 1:]  # [D, F, K]

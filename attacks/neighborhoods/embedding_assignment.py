@@ -17,7 +17,7 @@ from torch import Tensor
 from fglaudit.adversary.known_graph import known_degrees, known_edges
 from fglaudit.adversary.public_rules import same_neighborhoods, stated
 from fglaudit.attacks.neighborhoods.embedding_equations import embedding_equations
-from fglaudit.attacks.neighborhoods.embedding_members import Membership, explain
+from fglaudit.attacks.neighborhoods.embedding_members import MemberFit, explain
 from fglaudit.attacks.neighborhoods.modelled_facts import received_models
 from fglaudit.attacks.neighborhoods.row_matching import Scorer
 from fglaudit.payloads import Embeddings, ModelUpdate
@@ -102,7 +102,7 @@ class _MutualNeighbors:
     """Scores the options given what is settled so far."""
 
     def __init__(
-        self, membership: Membership, place: Tensor, unseen: Tensor, option_node: Tensor, option_type: Tensor
+        self, membership: MemberFit, place: Tensor, unseen: Tensor, option_node: Tensor, option_type: Tensor
     ) -> None:
         """Prepare the scores.
 

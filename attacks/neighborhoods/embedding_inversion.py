@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_degrees, known_edges, knows_no_foreign_degree, own_nodes
-from fglaudit.adversary.modelled import about, dropped_edges
+from fglaudit.adversary.modelled import about, dropped_edges, training_changed
 from fglaudit.adversary.public_rules import fewest_neighbors, rows_unaltered
 from fglaudit.attacks.neighborhoods.embedding_equations import (
     EmbeddingEquations,
@@ -34,12 +34,7 @@ from fglaudit.attacks.neighborhoods.embedding_equations import (
     missing_embeddings,
 )
 from fglaudit.attacks.neighborhoods.embedding_planting import plant_lone_embeddings
-from fglaudit.attacks.neighborhoods.modelled_facts import (
-    changed_rows,
-    in_training,
-    received_models,
-    sealed_finely,
-)
+from fglaudit.attacks.neighborhoods.modelled_facts import changed_rows, received_models, sealed_finely
 from fglaudit.attacks.neighborhoods.row_levels import as_bits, known_rows_as_sent, to_levels
 from fglaudit.facts import Fact
 from fglaudit.graph import FeatureKind
@@ -86,7 +81,7 @@ class EmbeddingInversion(Attack):
         if about(fact, ModelUpdate):
             return received_models(fact)
         sealed = sealed_finely(fact, RawFeatures)
-        return dropped_edges(fact) or changed_rows(fact) or in_training(fact) or sealed
+        return dropped_edges(fact) or changed_rows(fact) or training_changed(fact) or sealed
 
     def unsupported(self, view: View) -> str | None:
         if knows_no_foreign_degree(view):

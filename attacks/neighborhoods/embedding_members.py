@@ -29,7 +29,7 @@ _SHORTLIST = 8
 
 
 @dataclass(frozen=True)
-class Membership:
+class MemberFit:
     """Which of T rows are in the neighbourhoods of J nodes, according to their embeddings.
 
     Attributes:
@@ -50,7 +50,7 @@ def explain(
     options: Tensor,
     candidates: Tensor,
     sizes: Tensor,
-) -> Membership:
+) -> MemberFit:
     """Return which of ``rows`` explain the embeddings.
 
     Args:
@@ -88,7 +88,7 @@ def explain(
         own[add & first] = fit.rows_own[place[add & first]]
         going = add & (missing > 0)  # of the others nothing has changed, so that nothing would be added
     found = (counts > given) | ((given > 0) & options)
-    return Membership(found, fit.misfit(counts, missing, found & options))
+    return MemberFit(found, fit.misfit(counts, missing, found & options))
 
 
 def _whitening(equations: EmbeddingEquations, prior: Tensor, mean: Tensor) -> Tensor:

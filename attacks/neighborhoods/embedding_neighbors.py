@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_degrees, known_edges, knows_no_foreign_degree
-from fglaudit.adversary.modelled import about
+from fglaudit.adversary.modelled import about, training_changed
 from fglaudit.attacks.neighborhoods.embedding_assignment import FIRST_ROUNDS
 from fglaudit.attacks.neighborhoods.embedding_equations import embedding_equations, missing_embeddings
 from fglaudit.attacks.neighborhoods.embedding_members import explain
 from fglaudit.attacks.neighborhoods.embedding_planting import plant_linked_embeddings
 from fglaudit.attacks.neighborhoods.joint_diagonalisation import JointDiagonalisation
-from fglaudit.attacks.neighborhoods.modelled_facts import changed_rows, in_training, received_models, sealed_finely
+from fglaudit.attacks.neighborhoods.modelled_facts import changed_rows, received_models, sealed_finely
 from fglaudit.attacks.neighborhoods.row_levels import as_sent, known_rows_as_sent
 from fglaudit.attacks.neighborhoods.vector_columns import VectorColumns
 from fglaudit.facts import Fact
@@ -59,7 +59,7 @@ class EmbeddingNeighbors(Attack):
         them is not modelled."""
         if about(fact, ModelUpdate):
             return received_models(fact)
-        return changed_rows(fact) or in_training(fact) or sealed_finely(fact, RawFeatures)
+        return changed_rows(fact) or training_changed(fact) or sealed_finely(fact, RawFeatures)
 
     def unsupported(self, view: View) -> str | None:
         if not view.own:

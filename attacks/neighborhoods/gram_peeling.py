@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_edges
-from fglaudit.adversary.modelled import dropped_edges
+from fglaudit.adversary.modelled import dropped_edges, training_changed
 from fglaudit.attacks.neighborhoods.embedding_assignment import FIRST_ROUNDS
-from fglaudit.attacks.neighborhoods.modelled_facts import evidence_alone, in_training, sealed_finely
+from fglaudit.attacks.neighborhoods.modelled_facts import evidence_alone, sealed_finely
 from fglaudit.attacks.neighborhoods.planting import plant_masked_pairs
 from fglaudit.attacks.neighborhoods.recovered_rows import NeighborhoodRows, missing_messages
 from fglaudit.attacks.neighborhoods.row_assignment import assign_rows
@@ -50,7 +50,7 @@ class GramPeeling(Attack):
 
     def models(self, fact: Fact) -> bool:
         """Levels are taken as exact, and known rows as those in the message: nothing that changes rows is modelled."""
-        return dropped_edges(fact) or in_training(fact) or evidence_alone(fact) or sealed_finely(fact, RawFeatures)
+        return dropped_edges(fact) or training_changed(fact) or evidence_alone(fact) or sealed_finely(fact, RawFeatures)
 
     def unsupported(self, view: View) -> str | None:
         return missing_messages(view, MaskedMatrices)

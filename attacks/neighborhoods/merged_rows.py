@@ -18,9 +18,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.modelled import training_changed
 from fglaudit.adversary.public_rules import fewest_neighbors, merged_size
 from fglaudit.attacks.neighborhoods.joint_diagonalisation import JointDiagonalisation
-from fglaudit.attacks.neighborhoods.modelled_facts import in_training, sealed_finely
+from fglaudit.attacks.neighborhoods.modelled_facts import sealed_finely
 from fglaudit.attacks.neighborhoods.planting import masked_payload, plant_masked_pairs
 from fglaudit.attacks.neighborhoods.recovered_rows import NeighborhoodRows, missing_messages
 from fglaudit.attacks.neighborhoods.row_levels import known_rows_as_sent, to_levels
@@ -59,7 +60,7 @@ class MergedRows(Attack):
             return type(fact) in (DroppedEdges, Merged)
         if fact.target == ROWS:
             return type(fact) is KeptColumns  # the scale of a row is that of its entries in these columns
-        return in_training(fact) or sealed_finely(fact, RawFeatures)
+        return training_changed(fact) or sealed_finely(fact, RawFeatures)
 
     def unsupported(self, view: View) -> str | None:
         if merged_size(view) == 1:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from fglaudit.adversary.modelled import about, dropped_edges, known_noise, row_clip
+from fglaudit.adversary.modelled import about, dropped_edges, known_noise, noisy_rows, row_clip, training_changed
 from fglaudit.facts import (
-    GRADIENTS,
     ROWS,
     Absent,
     Additive,
@@ -13,7 +12,6 @@ from fglaudit.facts import (
     Field,
     KeptColumns,
     Memoised,
-    Randomised,
     Rounded,
     Sampled,
     Scaled,
@@ -24,21 +22,10 @@ from fglaudit.payloads import Embeddings, ModelUpdate, Payload, RawFeatures
 GAUSSIAN = ("gaussian",)
 """The noise that levels of rows are decided under, see ``row_levels``."""
 _OF_MESSAGES = (Additive, Clipped, Rounded, Scaled, Sampled, Memoised, Sealed, Absent)
-_OF_GRADIENTS = (Additive, Clipped, Sampled, Scaled)
 _OPENED = 1e-5
 """Largest error of an opened entry that counts as rounding: a tenth of what attacks take entries to be exact to."""
 _FLOODING = 12.0
 """Standard deviations of flooding noise that no entry exceeds."""
-
-
-def in_training(fact: Fact) -> bool:
-    """Whether gradients were changed: models are read as they arrive, however they came about."""
-    return type(fact) in _OF_GRADIENTS and fact.target == GRADIENTS
-
-
-def random_rows(fact: Fact) -> bool:
-    """Whether rows are reports, which an attack that reads rows of any values reads as well."""
-    return type(fact) in (Additive, Randomised) and fact.target == ROWS
 
 
 def changed_rows(fact: Fact) -> bool:
@@ -71,10 +58,10 @@ def allowed_in_assignment(fact: Fact) -> bool:
     """Whether ``row_assignment`` allows for it: for rows that were changed before anything was computed from them, for
     neighbourhoods that lost edges, and for noise on rows on their way to the server, which then scales them."""
     return (
-        random_rows(fact)
+        noisy_rows(fact)
         or changed_rows(fact)
         or dropped_edges(fact)
-        or in_training(fact)
+        or training_changed(fact)
         or evidence_alone(fact)
         or sealed_finely(fact, RawFeatures)
         or known_noise(fact, RawFeatures, distributions=GAUSSIAN)

@@ -10,15 +10,9 @@ from typing import ClassVar
 
 import torch
 
-from fglaudit.adversary.modelled import about, known_noise
+from fglaudit.adversary.modelled import about, known_noise, noisy_rows, training_changed
 from fglaudit.adversary.public_rules import noise_std
-from fglaudit.attacks.neighborhoods.modelled_facts import (
-    GAUSSIAN,
-    changed_rows,
-    in_training,
-    random_rows,
-    sealed_finely,
-)
+from fglaudit.attacks.neighborhoods.modelled_facts import GAUSSIAN, changed_rows, sealed_finely
 from fglaudit.attacks.neighborhoods.planting import plant_raw_rows
 from fglaudit.attacks.neighborhoods.recovered_rows import missing_messages
 from fglaudit.attacks.neighborhoods.row_levels import sent_as_held, to_levels
@@ -43,7 +37,7 @@ class PlainFeatures(Attack):
         if type(fact) is Absent or sealed_finely(fact, RawFeatures):
             return about(fact, RawFeatures)
         noise = known_noise(fact, RawFeatures, distributions=GAUSSIAN)
-        return noise or random_rows(fact) or changed_rows(fact) or in_training(fact)
+        return noise or noisy_rows(fact) or changed_rows(fact) or training_changed(fact)
 
     def unsupported(self, view: View) -> str | None:
         return missing_messages(view, RawFeatures)

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fglaudit.adversary.linkage import Linkage
+from fglaudit.adversary.linkage import LinkageAttack
 from fglaudit.payloads import ModelUpdate, Payload
 
 
 @dataclass(frozen=True)
-class UpdateLinkage(Linkage):
+class UpdateLinkage(LinkageAttack):
     """Link model updates."""
 
     name: ClassVar[str] = "update-linkage"

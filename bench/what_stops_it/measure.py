@@ -19,7 +19,7 @@ from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import FEATURES, says_most
 from fglaudit.reports.numbers import decimal, percent_spread
 from fglaudit.reports.options import undefended
-from fglaudit.reports.records import Run, load_run
+from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting, setting_key, summarize
 from fglaudit.reports.wording import observer_label
 from fglaudit.run import run_suite
@@ -87,8 +87,3 @@ def _strongest(answer: Answer) -> str:
 def _accuracy(setting: Setting) -> str:
     values: Sequence[float] = setting.per_seed("accuracy_global") or setting.per_seed("accuracy")
     return percent_spread(values, None)
-
-
-def print_table(folders: Sequence[Path]) -> None:
-    """Print the table of runs that are there."""
-    print(*HEAD, *(line for folder in folders for line in table_lines(load_run(folder))), sep="\n")

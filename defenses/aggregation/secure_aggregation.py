@@ -41,7 +41,7 @@ from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import MessageBatch, Payload, payload_type
 from fglaudit.privacy.strength import check_factor
 from fglaudit.sealing import SealedTensor, sealed_tensor
-from fglaudit.secagg.fixed_point import WORDS, FixedPoint
+from fglaudit.secagg.fixed_point import WORDS, ModularFixedPoint
 from fglaudit.secagg.rows import MaskedRows
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class MaskingRound:
     round: int
     clients: Tensor
     aggregation: Aggregation
-    code: FixedPoint
+    code: ModularFixedPoint
     slots: Tensor
     device: torch.device
     remainder: dict[int, Tensor] = field(default_factory=dict)
@@ -168,11 +168,11 @@ class MaskingSession(DefenseSession):
             key_custody=(f"every client its own; the server and {together} of {n} clients together read each message"),
         )
 
-    def _code(self, payload: type[Payload], summands: int) -> FixedPoint:
+    def _code(self, payload: type[Payload], summands: int) -> ModularFixedPoint:
         aggregate = self.served[payload]
         known = aggregate.largest is not None
         largest = float(aggregate.largest.max().item()) if aggregate.largest is not None else self.defense.range
-        return FixedPoint.of(largest, summands, self.defense.bits, integers=aggregate.integers and known)
+        return ModularFixedPoint.of(largest, summands, self.defense.bits, integers=aggregate.integers and known)
 
     def _round(self, batch: MessageBatch, rng: torch.Generator) -> MaskingRound:
         """Return the aggregation that ``batch`` is part of; exchange keys if it is the first."""

@@ -39,7 +39,7 @@ from fglaudit.facts import (
     Scaled,
     Sealed,
 )
-from fglaudit.interfaces import DefenseSession, Guarantee
+from fglaudit.interfaces import Guarantee
 from fglaudit.payloads import ModelUpdate
 from fglaudit.privacy.accounting import Relation
 
@@ -64,11 +64,6 @@ class Promises:
     releases: tuple[Release, ...]
     summed: bool = False
     senders: int = 0
-
-    def source(self) -> DefenseSession | None:
-        """Return the session of the part whose guarantee is stated (of a sum: the first), None without epsilon."""
-        chosen = self._summands() if self.summed else self._whole()
-        return chosen[0].session if chosen else None
 
     def together(self) -> Guarantee:
         """Return the guarantee of the stack; without an epsilon where composition is not justified."""

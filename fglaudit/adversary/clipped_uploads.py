@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.special import ndtr
 
-from fglaudit.adversary.clipping import Clipping
+from fglaudit.adversary.clipping import KnownClip
 from fglaudit.payloads import Payload
 from fglaudit.view import View
 
@@ -54,7 +54,7 @@ class UploadClip:
     @staticmethod
     def of(view: View, payload: type[Payload]) -> UploadClip:
         """Return the clip of what clients upload that the defense states."""
-        clip = Clipping.of(view, payload, direction="up")
+        clip = KnownClip.of(view, payload, direction="up")
         if clip is None:
             return UploadClip()
         return (

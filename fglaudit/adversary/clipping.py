@@ -21,7 +21,7 @@ _ORDERS = {"L1": 1.0, "L2": 2.0, "elementwise": math.inf}
 
 
 @dataclass(frozen=True)
-class Clipping:
+class KnownClip:
     """Messages longer than ``bound`` in the norm of ``order`` (1 or 2) are scaled down to it; then noise is added. With
     the order infinity every entry is clipped at ``bound``."""
 
@@ -29,10 +29,10 @@ class Clipping:
     order: float
 
     @staticmethod
-    def of(view: View, payload: type[Payload], field: str = "", direction: str | None = None) -> Clipping | None:
+    def of(view: View, payload: type[Payload], field: str = "", direction: str | None = None) -> KnownClip | None:
         """Return the clip of whole messages that is stated; None where messages of ``payload`` are not clipped."""
         clip = clip_on(view, payload, field, direction)
-        return None if clip is None else Clipping(float(clip.bound), _ORDERS[clip.norm])
+        return None if clip is None else KnownClip(float(clip.bound), _ORDERS[clip.norm])
 
     def unclipped(self, received: Tensor, std: float) -> Tensor:
         """Return which messages ``received`` [U, D], with noise of ``std``, were certainly not clipped [U]."""

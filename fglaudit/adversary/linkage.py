@@ -39,7 +39,7 @@ def pseudonymous(view: View, payload: type[Payload], most: int) -> Iterator[tupl
 
 
 @dataclass(frozen=True)
-class Linkage(Attack):
+class LinkageAttack(Attack):
     """Link the messages of the one payload that a subclass consumes."""
 
     metric: ClassVar[str] = "auc"

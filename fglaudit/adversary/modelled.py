@@ -17,6 +17,8 @@ from fglaudit.facts import (
     KeptColumns,
     Randomised,
     Rounded,
+    Sampled,
+    Scaled,
     Sealed,
     Target,
     is_built_in,
@@ -25,6 +27,7 @@ from fglaudit.payloads import Payload
 
 KNOWN_NOISE = ("gaussian", "laplace")
 """Distributions of noise that attacks know by more than their standard deviation."""
+_OF_GRADIENTS = (Additive, Clipped, Sampled, Scaled)
 MULTI_BIT = "multi-bit"
 """Kind of :class:`fglaudit.facts.Randomised` rows that attacks know."""
 
@@ -97,11 +100,22 @@ def on_gradients(fact: Fact) -> bool:
     return fact.target == GRADIENTS and is_built_in(fact)
 
 
+def noisy_rows(fact: Fact) -> bool:
+    """Whether rows are random reports, decided or not: for attacks that read rows of any values. See
+    :func:`random_rows`."""
+    return type(fact) in (Additive, Randomised) and fact.target == ROWS
+
+
+def training_changed(fact: Fact) -> bool:
+    """Whether gradients were clipped, scaled, sampled or got noise: neither first messages depend on that, nor models
+    that are read as they arrive."""
+    return type(fact) in _OF_GRADIENTS and fact.target == GRADIENTS
+
+
 def random_rows(fact: Fact) -> bool:
     """Whether rows were made random in a way that :mod:`fglaudit.adversary.local_reports` decides: for attacks on
     payloads for which rows may as well be dense real-valued reports."""
-    random = type(fact) in (Additive, Randomised)
-    return random and fact.target == ROWS and decides(fact)
+    return noisy_rows(fact) and decides(fact)
 
 
 def out_of_order(facts: Sequence[Fact]) -> tuple[Fact, ...]:

@@ -37,7 +37,7 @@ def audit_mechanism(
     it is refuted, 1 if it could not be tested."""
     from fglaudit.empirical.mechanism_audit import Promise
     from fglaudit.empirical.mechanism_audit import audit_mechanism as audited
-    from fglaudit.empirical.mechanism_calls import Mechanism, named
+    from fglaudit.empirical.mechanism_calls import AuditedMechanism, named
     from fglaudit.empirical.mechanism_inputs import Inputs, Norm, Values
     from fglaudit.execution.exit_code import ExitCode
     from fglaudit.guarantees import Outcome
@@ -50,7 +50,7 @@ def audit_mechanism(
     inputs = Inputs(columns, rows, Values(values), Norm(norm), bound, any_length, Relation(relation))
     promise = Promise(epsilon, delta, gaussian)
     found = audited(
-        Mechanism(named(name), numpy),
+        AuditedMechanism(named(name), numpy),
         promise,
         inputs,
         releases=releases,

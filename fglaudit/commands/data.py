@@ -67,8 +67,8 @@ def data_facts(
 ) -> None:
     """Print counts of a data set: nodes, edges, classes, homophily, kind of features, splits."""
     from fglaudit.datasets import dataset_facts
+    from fglaudit.suite.entries import dataset_spec
     from fglaudit.suite.overrides import dataset_entry
-    from fglaudit.suite.suite import dataset_spec
 
     graph, notes = dataset_spec({**dataset_entry(name), **({"root": str(root)} if root else {})}).load_with_notes()
     for key, value in dataset_facts(graph).items():

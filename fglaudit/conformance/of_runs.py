@@ -23,7 +23,7 @@ from fglaudit.suite.cell import describe
 
 NAME = "protocol"
 """Of the audit in ``guarantees.Verdict``."""
-_known: dict[tuple[Any, ...], tuple[Audit, FederatedGraph]] = {}
+_asked: dict[tuple[Any, ...], tuple[Exception | None, FederatedGraph]] = {}
 
 
 def checked(recording: Recording, protocol: FederatedProtocol, graph: FederatedGraph) -> Recording:
@@ -43,8 +43,19 @@ def checked(recording: Recording, protocol: FederatedProtocol, graph: FederatedG
 
 
 def protocol_audit(protocol: FederatedProtocol, graph: FederatedGraph) -> Audit:
-    """Return what the conformance kit says of ``protocol`` with these values of its fields, on a small graph; asked
-    once in a process. It takes some twenty trainings of 60 nodes.
+    """Return what the conformance kit says of ``protocol`` with these values of its fields, see :func:`broken_rule`."""
+    called, error = f"protocol {type(protocol).name}", broken_rule(protocol, graph)
+    if error is None:
+        return Audit(NAME, Outcome.PASSED, f"{called}, which is no part of fglaudit, was seen to break no rule")
+    if isinstance(error, AssertionError):
+        return Audit(NAME, Outcome.UNTESTED, f"{called} breaks a rule: {_said(error)}")
+    return Audit(NAME, Outcome.UNTESTED, f"{called} could not be checked: {type(error).__name__}: {_said(error)}")
+
+
+def broken_rule(protocol: FederatedProtocol, graph: FederatedGraph) -> Exception | None:
+    """Return what the conformance kit raises for ``protocol`` with these values of its fields, on a small graph: an
+    AssertionError names a rule that is broken, anything else comes from the protocol's own code. Asked once in a
+    process, since it takes some twenty trainings of 60 nodes.
 
     Args:
         graph: what it was trained on.
@@ -52,21 +63,18 @@ def protocol_audit(protocol: FederatedProtocol, graph: FederatedGraph) -> Audit:
     small = small_graph(protocol, graph)
     own = id(graph) if small is graph else small.num_clients
     key = (type(protocol), registry.source_digest(protocol), repr(describe(protocol)), own)
-    if key not in _known:
-        _known[key] = _asked(protocol, small), small  # the graph is kept, so that no other gets its id
-    return _known[key][0]
+    if key not in _asked:
+        _asked[key] = _raised(protocol, small), small  # the graph is kept, so that no other gets its id
+    return _asked[key][0]
 
 
-def _asked(protocol: FederatedProtocol, graph: FederatedGraph) -> Audit:
-    called = f"protocol {type(protocol).name}"
+def _raised(protocol: FederatedProtocol, graph: FederatedGraph) -> Exception | None:
     try:
         with torch.random.fork_rng(devices=[]):
             check_protocol(protocol, graph)
-    except AssertionError as error:
-        return Audit(NAME, Outcome.UNTESTED, f"{called} breaks a rule: {_said(error)}")
     except Exception as error:  # a user's code runs here: whatever it raises, it must not end a run
-        return Audit(NAME, Outcome.UNTESTED, f"{called} could not be checked: {type(error).__name__}: {_said(error)}")
-    return Audit(NAME, Outcome.PASSED, f"{called}, which is no part of fglaudit, was seen to break no rule")
+        return error.with_traceback(None)  # whose frames would keep whole trainings in memory
+    return None
 
 
 def _said(error: BaseException) -> str:

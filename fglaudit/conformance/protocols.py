@@ -42,7 +42,7 @@ def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = N
     assert not past, f"whatever crosses between parties goes through the channel, to who uses it: {past}"
     reached = unexposed(protocol, graph, first)
     assert not reached, f"`exposed` lists all nodes whose rows reach an observer; it lists none, and {reached}"
-    wrong = misstated(protocol, graph, first) or misread_uploads(protocol, graph)
+    wrong = misstated(protocol, graph, first) or misread_uploads(protocol, graph, first)
     assert not wrong, wrong
     stated = protocol.structure(graph)
     plain = json.loads(json.dumps(stated.to_json()))

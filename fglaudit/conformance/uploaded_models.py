@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fglaudit.conformance.past_channel import Messages
 from fglaudit.conformance.runs import record
 from fglaudit.defenses.none import NoDefense
 from fglaudit.errors import FglauditError
@@ -24,13 +25,18 @@ _FOLLOWS = 0.25
 """From which share on of it that comes back uploads are weights: all of it where nothing is trained."""
 
 
-def misread_uploads(protocol: FederatedProtocol, graph: FederatedGraph) -> str:
-    """Return in words what clients upload other than stated; empty if nothing was seen to be."""
+def misread_uploads(protocol: FederatedProtocol, graph: FederatedGraph, first: Messages) -> str:
+    """Return in words what clients upload other than stated; empty if nothing was seen to be.
+
+    Args:
+        first: the messages of a training of ``protocol`` on ``graph`` without a defense.
+    """
     stated = protocol.structure(graph).get(Models)
     if stated is None or ModelUpdate not in type(protocol).emits:
         return ""
     as_is, moved = _FirstModels(0.0), _FirstModels(_STEP)
-    record(protocol, graph, NoDefense(), tamper=as_is.pass_on)
+    for batch in first.batches:
+        as_is.pass_on(batch, batch.payload)
     try:
         record(protocol, graph, NoDefense(), tamper=moved.pass_on)
     except FglauditError:  # it refuses models that differ by receiver: some may be sent none

@@ -121,6 +121,10 @@ class CsbmOptions:
         for holds, message in rules:
             if not holds:
                 raise FglauditError(message)
+        self._check_room(sizes)
+
+    def _check_room(self, sizes: tuple[int, ...]) -> None:
+        """Raise :class:`FglauditError` unless the pairs inside and across classes leave room for the edges."""
         inside, across = self.edge_counts()
         room_inside = sum(size * (size - 1) // 2 for size in sizes)
         room_across = self.nodes * (self.nodes - 1) // 2 - room_inside

@@ -12,8 +12,8 @@ from fglaudit.empirical.captured_stage import CapturedStage
 from fglaudit.empirical.class_reports import class_reports_audits
 from fglaudit.empirical.dependence import noise_audits
 from fglaudit.empirical.distinguisher import distinguisher_audit
-from fglaudit.empirical.fields_audit import fields_audit
 from fglaudit.empirical.local_stages import UpdateStage
+from fglaudit.empirical.noiseless_fields import noiseless_fields_audit
 from fglaudit.empirical.planted_rows import planted_rows_audit
 from fglaudit.empirical.reached_losses import reached_losses
 from fglaudit.empirical.replays import farthest, stage_sampled
@@ -76,7 +76,7 @@ def audits(
                 prepared, session.guarantee(), protocol.context(graph).uploads, seed=seed, quick=quick
             ),
         ),
-        ("fields", lambda: fields_audit(prepared, seed=seed)),
+        ("fields", lambda: noiseless_fields_audit(prepared, seed=seed)),
         ("sampling", lambda: sampling_audit(prepared, seed=seed)),
         ("distinguisher", lambda: distinguisher_audit(prepared, accounted, seed=seed, quick=quick)),
         ("planted rows", lambda: planted_rows_audit(prepared, seed=seed, quick=quick)),

@@ -12,7 +12,7 @@ from fglaudit.empirical.audits import audits as statistical
 from fglaudit.empirical.ciphertexts import NAMES as SEALING
 from fglaudit.empirical.ciphertexts import SCHEME, ciphertext_audits
 from fglaudit.empirical.counts_audit import epsilon_audit, releases_audit
-from fglaudit.empirical.examined import examined, foreign_audit, sensitivity_audit
+from fglaudit.empirical.examined import Examined, examined, foreign_audit, sensitivity_audit
 from fglaudit.empirical.field_states import field_states, fields_audit, unreplayed_states
 from fglaudit.empirical.label_responses import label_states
 from fglaudit.empirical.moves import PRESENCE
@@ -117,13 +117,18 @@ def judge(
         with threadpool_limits(limits=1, user_api="openmp"):  # on small tables threads cost many times what they save
             audits += statistical(protocol, graph, defense, session, accounted, seed=seed, device=device)
             audits.append(_whole(protocol, graph, defense, accounted, seed, device))
-    left = copies + [f"{name} of {payload}" for payload, by, name in seen.moved if promise.server_trusted and not by]
-    if promise.seals_alone:
-        left += [f"{name} of {payload}" for payload, _, name in seen.moved if payload not in sealed or name == PRESENCE]
-    left += ["reported accuracies"] if seen.accuracy else []
-    verdict = _verdict(promise, accounted, audits, "", left, sealed)
+    verdict = _verdict(promise, accounted, audits, "", copies + _uncovered(seen, promise, sealed), sealed)
     labels = label_states(protocol, graph, defense, context, counted, verdict, seed=seed, device=device)
     return verdict, (*field_states(seen, counted, accounted, promise, sealed, sealing), *labels)
+
+
+def _uncovered(seen: Examined, promise: Guarantee, sealed: Sequence[str]) -> list[str]:
+    """Return what moves with a record and is not covered by the promise."""
+    moved = [(payload, by_server, name, f"{name} of {payload}") for payload, by_server, name in seen.moved]
+    left = [said for _, by_server, _, said in moved if promise.server_trusted and not by_server]
+    if promise.seals_alone:
+        left += [said for payload, _, name, said in moved if payload not in sealed or name == PRESENCE]
+    return left + (["reported accuracies"] if seen.accuracy else [])
 
 
 def _whole(

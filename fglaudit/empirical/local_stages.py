@@ -47,7 +47,7 @@ class RowStage(Stage):
         norm = self.clip.norm if self.clip is not None else "L2"
         turned = self.noise.sensitivity > 1.5 * bound
         return [
-            worlds(self.relation, f"a row with {name}, {size:g} clips long", size * bound * v, turned=turned)
+            worlds(f"a row with {name}, {size:g} clips long", size * bound * v, turned=turned)
             for size, (name, v) in zip((HUGE, HUGE, WIDE), directions(self.width, rng, norm), strict=False)
         ]
 
@@ -106,9 +106,7 @@ class UpdateStage(Stage):
     def pairs(self, rng: torch.Generator) -> Sequence[Pair]:
         sizes = (HUGE, HUGE, WIDE)
         return [
-            worlds(
-                self.relation, f"gradients along {name}, {size:g} clips long", size * self.clip.bound * v, turned=True
-            )
+            worlds(f"gradients along {name}, {size:g} clips long", size * self.clip.bound * v, turned=True)
             for size, (name, v) in zip(sizes, directions(self.WIDTH, rng, self.clip.norm), strict=False)
         ]
 

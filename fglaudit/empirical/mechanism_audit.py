@@ -27,7 +27,7 @@ from fglaudit.empirical.curve_test import (
     power,
 )
 from fglaudit.empirical.gdp import gdp
-from fglaudit.empirical.mechanism_calls import Mechanism
+from fglaudit.empirical.mechanism_calls import AuditedMechanism
 from fglaudit.empirical.mechanism_guesses import TESTS, guesses
 from fglaudit.empirical.mechanism_inputs import Inputs
 from fglaudit.empirical.trade_off_audit import ENOUGH, TOO_SMALL
@@ -137,7 +137,7 @@ class MechanismAudit:
 
 
 def audit_mechanism(
-    mechanism: Mechanism,
+    mechanism: AuditedMechanism,
     promise: Promise,
     inputs: Inputs | None = None,
     *,

@@ -37,7 +37,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Mechanism:
+class AuditedMechanism:
     """How to call it.
 
     Attributes:

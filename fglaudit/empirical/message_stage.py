@@ -51,11 +51,11 @@ class MessageStage(Stage):
         if self.clip is None:
             own = "L2" if self.noise.distribution == "gaussian" else "L1"
             found = directions(self.width, rng, own)[:2]
-            return [worlds(self.relation, name, self.noise.sensitivity * v, turned=False) for name, v in found]
+            return [worlds(name, self.noise.sensitivity * v, turned=False) for name, v in found]
         turned = self.noise.sensitivity > 1.5 * self.clip.bound
         sizes = (HUGE, HUGE, WIDE, WIDE)
         return [
-            worlds(self.relation, f"{name}, {size:g} clips long", size * self.clip.bound * v, turned=turned)
+            worlds(f"{name}, {size:g} clips long", size * self.clip.bound * v, turned=turned)
             for size, (name, v) in zip(sizes, directions(self.width, rng, self.clip.norm), strict=False)
         ]
 
@@ -166,7 +166,7 @@ class MeanStage(Stage):
         turned = self.noise.sensitivity > 1.5 * self.clip.bound * self.share
         sizes = (HUGE, HUGE, WIDE)
         return [
-            worlds(self.relation, f"{name}, {size:g} clips long", size * self.clip.bound * v, turned=turned)
+            worlds(f"{name}, {size:g} clips long", size * self.clip.bound * v, turned=turned)
             for size, (name, v) in zip(sizes, directions(self.WIDTH, rng, self.clip.norm), strict=False)
         ]
 

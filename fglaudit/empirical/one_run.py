@@ -56,7 +56,7 @@ def p_value(right: int, guesses: int, canaries: int, epsilon: float, delta: floa
     return min(tail + 2 * canaries * delta * float((below / np.arange(1, right + 1)).max()), 1.0)
 
 
-def epsilon_bound(right: int, guesses: int, canaries: int, delta: float, error: float) -> float:
+def refuted_epsilon(right: int, guesses: int, canaries: int, delta: float, error: float) -> float:
     """Return the largest epsilon that ``right`` of ``guesses`` right guesses refute, or 0."""
 
     def excess(epsilon: float) -> float:
@@ -115,7 +115,7 @@ def one_run(
     right = int(scored[m - ups :].sum()) + downs - int(scored[:downs].sum())
 
     def at(total: float) -> float:
-        return epsilon_bound(right, ups + downs, m, delta, total / tried)
+        return refuted_epsilon(right, ups + downs, m, delta, total / tried)
 
     epsilon = at(error * tried)
     return Bound(
@@ -133,7 +133,7 @@ def ceiling(canaries: int, delta: float, error: float) -> float:
     """Return the largest bound that as many scored canaries can give: every guess right."""
     # With delta it is not best to guess all; sixteen numbers of guesses come close to the best.
     counts = np.unique(np.geomspace(1, canaries, 16).round().astype(int)) if delta else np.array([canaries])
-    return max(epsilon_bound(int(r), int(r), canaries, delta, error) for r in counts)
+    return max(refuted_epsilon(int(r), int(r), canaries, delta, error) for r in counts)
 
 
 def _ranked(scores: Tensor, included: Tensor, chosen: Tensor) -> Bools:

@@ -103,6 +103,6 @@ def directions(width: int, rng: torch.Generator, norm: str) -> list[tuple[str, T
     return [(name, vector / torch.linalg.vector_norm(vector, ord=order)) for name, vector in found]
 
 
-def worlds(relation: Relation, name: str, value: Tensor, *, turned: bool) -> Pair:
+def worlds(name: str, value: Tensor, *, turned: bool) -> Pair:
     """Return ``value`` there, and zeros in its place; if ``turned`` its opposite, which is furthest after a clip."""
     return Pair(name, value, -value if turned else torch.zeros_like(value))

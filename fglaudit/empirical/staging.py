@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -105,59 +106,78 @@ def _stage(
     uploads: Uploads | str,
     messages: dict[Kind, MessageBatch],
 ) -> Stage | str:
-    shared = {"noise": noise, "relation": accounted.relation, "fresh": fresh}
+    """Return the stage in which ``noise`` is replayed, or why it cannot be."""
+    shared: dict[str, Any] = {"noise": noise, "relation": accounted.relation, "fresh": fresh}
     if noise.payload == "rows":
-        fact = first(facts, Randomised, ROWS) or first(facts, Additive, ROWS)
-        assert fact is not None, "rows were accounted as random, so a fact says how"
-        clip = first(facts, Clipped, ROWS)
-        each = graph.num_features if clip is not None and clip.norm == "elementwise" else 1
-        if isinstance(fact, Randomised):
-            stated = TradeOff.of(accounted.event, accounted.relation, accounted.delta)
-        else:
-            stated = stated_curve(noise, each)
-        return RowStage(**shared, stated=stated, like=graph.client(0), fact=fact, clip=clip)  # type: ignore[arg-type]
+        return _row_stage(graph, noise, accounted, facts, shared)
     if noise.payload == "gradients":
-        clip = first(facts, Clipped, GRADIENTS)
-        if clip is None:
-            return "no clip of gradients is stated"
-        return UpdateStage(
-            **shared,  # type: ignore[arg-type]
-            stated=stated_curve(noise),
-            clip=clip,
-            losses=max(1, round(noise.sensitivity / (2 * clip.bound))),
-            batch=max((int(train.sum().item()) for train in graph.train), default=1),
-            sampled=first(facts, Sampled, GRADIENTS) is not None,
-        )
+        return _update_stage(graph, noise, facts, shared)
     batch = messages.get((noise.payload, noise.by_server))
     if batch is None:
         return f"no {noise.payload} was sent that could be replayed"
     kind = type(batch.payload)
     if noise.distribution == K_ARY:
-        return report_stage(batch, facts, **shared)  # type: ignore[arg-type]
+        return report_stage(batch, facts, **shared)
     tied = [f for f in on(facts, kind) if isinstance(f, Masked | Memoised | Correlated)]
     if tied:
         return (
             f"noise on {noise.payload} that is {type(tied[0]).__name__.lower()} cannot be replayed message by message"
         )
-    if noise.payload == "ModelUpdate" and noise.by_server and isinstance(uploads, Uploads):
+    if noise.payload == "ModelUpdate" and noise.by_server and isinstance(uploads, Uploads) and uploads.mean:
         clip = clip_of(facts, kind, by_server=False)
-        if clip is not None and uploads.mean:
+        if clip is not None:
             return MeanStage(
-                **shared,  # type: ignore[arg-type]
+                **shared,
                 stated=stated_curve(noise),
                 clip=clip,
                 share=uploads.share,
                 clients=graph.num_clients,
                 changes=uploads.changes,
             )
+    return _message_stage(graph, noise, facts, batch, shared)
+
+
+def _row_stage(
+    graph: FederatedGraph, noise: Noised, accounted: Accounted, facts: Sequence[Fact], shared: dict[str, Any]
+) -> RowStage:
+    fact = first(facts, Randomised, ROWS) or first(facts, Additive, ROWS)
+    assert fact is not None, "rows were accounted as random, so a fact says how"
+    clip = first(facts, Clipped, ROWS)
+    each = graph.num_features if clip is not None and clip.norm == "elementwise" else 1
+    if isinstance(fact, Randomised):
+        stated = TradeOff.of(accounted.event, accounted.relation, accounted.delta)
+    else:
+        stated = stated_curve(noise, each)
+    return RowStage(**shared, stated=stated, like=graph.client(0), fact=fact, clip=clip)
+
+
+def _update_stage(
+    graph: FederatedGraph, noise: Noised, facts: Sequence[Fact], shared: dict[str, Any]
+) -> UpdateStage | str:
+    clip = first(facts, Clipped, GRADIENTS)
+    if clip is None:
+        return "no clip of gradients is stated"
+    return UpdateStage(
+        **shared,
+        stated=stated_curve(noise),
+        clip=clip,
+        losses=max(1, round(noise.sensitivity / (2 * clip.bound))),
+        batch=max((int(train.sum().item()) for train in graph.train), default=1),
+        sampled=first(facts, Sampled, GRADIENTS) is not None,
+    )
+
+
+def _message_stage(
+    graph: FederatedGraph, noise: Noised, facts: Sequence[Fact], batch: MessageBatch, shared: dict[str, Any]
+) -> MessageStage | str:
     template = narrowed_entry(batch.payload)
     fields = noised_fields(facts, template, by_server=noise.by_server)
     if not fields:
         return f"no field of {noise.payload} is said to get noise"
-    clip = clip_of(facts, kind, by_server=noise.by_server)
+    clip = clip_of(facts, type(batch.payload), by_server=noise.by_server)
     width = sum(template.tensors()[name].numel() for name in fields)
     return MessageStage(
-        **shared,  # type: ignore[arg-type]
+        **shared,
         stated=stated_curve(noise, width if clip is not None and clip.norm == "elementwise" else 1),
         template=template,
         fields=fields,

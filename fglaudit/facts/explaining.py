@@ -199,7 +199,7 @@ def unexplained(expected: Expected, after: Tensor, spending: Spending, key: obje
         return None if told else "something else than the plugin's own fact says"
     sent = after.reshape(len(after), -1).double()
     slack = expected.slack + expected.roundoff * sent.abs()
-    if expected.grid is not None and (reason := _off_grid(expected.grid, sent, slack)) is not None:
+    if expected.grid is not None and (reason := _off_grid(expected.grid, sent)) is not None:
         return reason
     if expected.factor == 0:
         return None if bool(((sent - expected.offset).abs() <= slack).all()) else "not the constant that is stated"
@@ -300,7 +300,7 @@ def _strange_residual(
     return strange_noise(residual, slack, shape, expected.values, spending, key, expected.previous)
 
 
-def _off_grid(grid: Grid, sent: Tensor, slack: Tensor) -> str | None:
+def _off_grid(grid: Grid, sent: Tensor) -> str | None:
     low, high = sent.amin(1, keepdim=True), sent.amax(1, keepdim=True)
     start = low if grid.start is None else grid.start
     step = (high - low) / ((grid.levels or 2) - 1) if grid.step is None else grid.step

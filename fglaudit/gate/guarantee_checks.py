@@ -29,7 +29,7 @@ def guarantee_checks(
     """
     yield _epsilon(trained, want, labels)
     yield _delta(trained, want, labels)
-    yield _covered(trained, want, tuple(want.against or observers), labels)
+    yield _covered(trained, tuple(want.against or observers), labels)
 
 
 def _epsilon(trained: Sequence[Setting], want: Epsilon, labels: Labels) -> Check:
@@ -76,7 +76,7 @@ def _delta(trained: Sequence[Setting], want: Epsilon, labels: Labels) -> Check:
     )
 
 
-def _covered(trained: Sequence[Setting], want: Epsilon, named: Sequence[str], labels: Labels) -> Check:
+def _covered(trained: Sequence[Setting], named: Sequence[str], labels: Labels) -> Check:
     """Every row says what is promised to its observer: none where the guarantee is not about what it sees."""
     wanted = f"the guarantee is about what {', '.join(named) or 'every observer of the run'} sees (epsilon.against)"
     for setting in trained:

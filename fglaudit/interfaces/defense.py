@@ -103,10 +103,6 @@ class DefenseSession:
         """Return the session that seals: itself, or a part of a stack."""
         return self
 
-    def promised_by(self) -> DefenseSession:
-        """Return the session whose guarantee this one's is, which audits replay: itself, or a part of a stack."""
-        return self
-
 
 def bound(defense: Defense, context: Context) -> DefenseSession:
     """Bind ``defense``, and refuse a session that states what it does in a way that nobody reads any more.

@@ -90,15 +90,6 @@ def class_source(module: str, name: str) -> ClassSource:
     )
 
 
-def literal(module: str, name: str) -> Any:
-    """Return the constant ``name`` of a module.
-
-    Raises:
-        UnreadableError: there is none, or it is computed.
-    """
-    return _value(module, ast.Name(name))
-
-
 @cache
 def _tree(module: str) -> ast.Module:
     path = _path(module)

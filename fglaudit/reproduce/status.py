@@ -22,7 +22,6 @@ POINTS = 1.5
 AIM = 0.05
 """Share of the rows measured that may miss without a cause."""
 HIT, EXPLAINED, MISSED, OPEN, BARRED = "within", "missed, cause shown", "missed", "not run", "cannot be run"
-VERDICTS = (HIT, EXPLAINED, MISSED, OPEN, BARRED)
 
 OF_A_MACHINE = ("computation-cost", "preprocessing-time")
 """Metrics that no other machine repeats."""

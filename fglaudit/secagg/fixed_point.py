@@ -18,7 +18,7 @@ _WHOLE = 1e-3
 
 
 @dataclass(frozen=True)
-class FixedPoint:
+class ModularFixedPoint:
     """``round(value 2^fraction)`` modulo ``2^bits``.
 
     Attributes:
@@ -33,7 +33,7 @@ class FixedPoint:
     integers: bool = False
 
     @staticmethod
-    def of(largest: float, summands: int, bits: int, *, integers: bool = False) -> FixedPoint:
+    def of(largest: float, summands: int, bits: int, *, integers: bool = False) -> ModularFixedPoint:
         """Return the finest encoding in which sums of ``summands`` values up to ``largest`` stay below 2^(bits - 1).
 
         Raises:
@@ -46,12 +46,12 @@ class FixedPoint:
                     f"sums of {summands} whole numbers up to {largest:g} must fit {bits} bits; they do not; use"
                     " bits: 64"
                 )
-            return FixedPoint(bits, 0, float(largest), True)
+            return ModularFixedPoint(bits, 0, float(largest), True)
         bound = Fraction(largest) * Fraction(1 + ROUNDING)
         fraction = bits
         while bound * Fraction(2) ** fraction + Fraction(1, 2) > room:
             fraction -= 1
-        return FixedPoint(bits, fraction, float(bound))
+        return ModularFixedPoint(bits, fraction, float(bound))
 
     def rounding(self, summands: int) -> float:
         """Return how far the sum of ``summands`` encoded values may be off."""

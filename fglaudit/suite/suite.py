@@ -14,8 +14,9 @@ import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fglaudit import registry
 from fglaudit.datasets import DatasetSpec
-from fglaudit.errors import FglauditError, meant, shown, unknown, with_article
+from fglaudit.errors import FglauditError, shown, unknown
 from fglaudit.files import limits
 from fglaudit.files.user import is_file, read_file, user_path
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
@@ -35,9 +36,8 @@ from fglaudit.partition import PartitionSpec
 from fglaudit.suite.cell import Cell, describe, server_label, stacked
 from fglaudit.suite.checks import check_attacks, check_observers, check_partition_fits, check_servers
 from fglaudit.suite.embedded import embedded as embedded
-from fglaudit.suite.plugin_files import Trust, check_plugin_files, near_suite
-from fglaudit.suite.stacks import named_parts
-from fglaudit.suite.sweep import expanded
+from fglaudit.suite.entries import NamedPlugins, distinct, located_dataset
+from fglaudit.suite.plugin_files import Trust, check_plugin_files
 from fglaudit.suite.yaml_text import read_yaml
 
 
@@ -289,61 +289,20 @@ def _place(loc: Sequence[int | str]) -> str:
 
 def _resolve(raw: _SuiteFile, relative_to: Path | None, trust: Trust) -> Suite:
     """Build what the keys of a suite name. Plugin files are checked, and imported, before the first plugin is built."""
-    written = [raw.protocols, raw.defenses, raw.attacks]
-    files = check_plugin_files(written, raw.plugins, relative_to, trust)
-    allowed = {str(file.path) for file in files}
-
-    def entries(
-        key: str, listed: Sequence[str | dict[str, Any]], build: Callable[[dict[str, Any], str], Any]
-    ) -> tuple[Any, ...]:
-        built: dict[str, tuple[str, Any]] = {}
-        for entry, where in _written(key, listed):
-            found = build(dict(entry), where)
-            identity = str({k: v for k, v in describe(found).items() if k != "root"})
-            if identity in built:
-                raise FglauditError(f"entries must differ; {where} repeats {built[identity][0]}; remove one")
-            built[identity] = (where, found)
-        return tuple(found for _, found in built.values())
-
-    def plugin(kind: str) -> Callable[[dict[str, Any], str], Any]:
-        def build(entry: dict[str, Any], where: str) -> Any:
-            entry = named_parts(entry, where, lambda name: near_suite(name, relative_to) if ".py:" in name else name)
-            name = entry.pop("name", None)
-            if not isinstance(name, str):
-                keys = f"; got the keys {', '.join(map(shown, entry))}" if entry else ""
-                also = ", or the key stack" if kind == "defense" else ""
-                known = ", ".join(registry.names(kind))
-                slip = meant(entry, "name", *(["stack"] if kind == "defense" else []))
-                raise FglauditError(f"{where}: {with_article(kind)} needs a name{also}{keys}{slip}; known: {known}")
-            if ".py:" not in name:
-                return registry.build(kind, name, entry, where)
-            found = near_suite(name, relative_to)
-            if found.rpartition(":")[0] not in allowed:
-                raise FglauditError(f"{where}: a plugin is given as file.py:Class; got {shown(name)}; correct it")
-            return (registry.build if trust.imports else registry.stand_in)(kind, found, entry, where)
-
-        return build
-
+    files = check_plugin_files([raw.protocols, raw.defenses, raw.attacks], raw.plugins, relative_to, trust)
+    named = NamedPlugins(frozenset(str(file.path) for file in files), relative_to, trust)
     behaviours = tuple(behaviour(entry, f"server[{i}]") for i, entry in enumerate(raw.server))
-    if outside := [seed for seed in raw.seeds if not 0 <= seed <= limits.INTEGER]:
-        raise FglauditError(f"seeds: a seed must be 0 or more and below 2^63; got {shown(outside[0])}; change it")
-    for key, values in (("seeds", raw.seeds), ("server", [server_label(one) for one in behaviours])):
-        if len(set(values)) < len(values):
-            raise FglauditError(f"{key}: entries must differ; got {shown(values)}; remove the repeated one")
-    axes = (raw.datasets, raw.partitions, raw.protocols, raw.server, raw.defenses, raw.seeds)
-    if (cells := math.prod(len(axis) for axis in axes)) > limits.CELLS:
-        raise FglauditError(f"a suite may have {limits.CELLS} cells; got {cells}; split it into several suites")
+    cells = _counted_cells(raw, behaviours)
+    attacks = registry.names("attack") if raw.attacks == "all" else raw.attacks
     suite = Suite(
         name=raw.name,
-        datasets=entries("datasets", raw.datasets, lambda e, w: dataset_spec(_located(e, relative_to, w), w)),
-        partitions=entries(
-            "partitions", raw.partitions, lambda e, w: registry.construct(PartitionSpec, "partition", e, w)
-        ),
-        protocols=entries("protocols", raw.protocols, plugin("protocol")),
+        datasets=distinct("datasets", raw.datasets, partial(located_dataset, folder=relative_to)),
+        partitions=distinct("partitions", raw.partitions, partial(registry.construct, PartitionSpec, "partition")),
+        protocols=distinct("protocols", raw.protocols, partial(named.build, "protocol")),
         server=behaviours,
-        defenses=entries("defenses", raw.defenses, plugin("defense")),
+        defenses=distinct("defenses", raw.defenses, partial(named.build, "defense")),
         observers=tuple(_observer(o) for o in raw.observers),
-        attacks=entries("attacks", registry.names("attack") if raw.attacks == "all" else raw.attacks, plugin("attack")),
+        attacks=distinct("attacks", attacks, partial(named.build, "attack")),
         record=raw.record,
         empirical=raw.empirical,
         seeds=tuple(raw.seeds),
@@ -361,37 +320,18 @@ def _resolve(raw: _SuiteFile, relative_to: Path | None, trust: Trust) -> Suite:
     return suite
 
 
-def _written(key: str, listed: Sequence[str | dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the entries under ``key`` as mappings, each with its place; one for every value that a defense sweeps."""
-    for i, entry in enumerate(listed):
-        where = f"{key}[{i}]"
-        named = {_NAME_KEY.get(key, "name"): entry} if isinstance(entry, str) else entry
-        yield from expanded(named, where) if key == "defenses" else [(named, where)]
+def _counted_cells(raw: _SuiteFile, behaviours: Sequence[Behaviour | None]) -> int:
+    """Return how many cells the suite has.
 
-
-def _located(entry: dict[str, Any], folder: Path | None, where: str) -> dict[str, Any]:
-    """Return a data set's entry with the path of an own graph as it is found: from here, else beside the suite file."""
-    written = entry.get("path")
-    if folder is None or not isinstance(written, str):
-        return entry
-    path = user_path(written, "the path of an own graph")
-    if is_file(path) or path.is_absolute():
-        return entry
-    if not is_file(folder / path):
-        raise FglauditError(
-            f"{where}: the path of an own graph must lead to a file; there is no {path} in {Path.cwd()}, nor beside the"
-            f" suite in {folder.absolute()}; correct the path, or make the file with fglaudit import"
-        )
-    return {**entry, "path": str(folder / path)}
-
-
-def dataset_spec(entry: dict[str, Any], where: str = "") -> DatasetSpec:
-    """Return the data set that a suite entry names; an own graph is pinned to the content that its file has now."""
-    spec: DatasetSpec = registry.construct(DatasetSpec, "data set", entry, where)
-    try:
-        return spec.pinned()
-    except FglauditError as error:
-        raise FglauditError(f"{where}: {error}" if where else str(error)) from error
-
-
-_NAME_KEY = {"partitions": "scheme"}
+    Raises:
+        FglauditError: seeds or behaviours that are no such or repeated, or too many cells.
+    """
+    if outside := [seed for seed in raw.seeds if not 0 <= seed <= limits.INTEGER]:
+        raise FglauditError(f"seeds: a seed must be 0 or more and below 2^63; got {shown(outside[0])}; change it")
+    for key, values in (("seeds", raw.seeds), ("server", [server_label(one) for one in behaviours])):
+        if len(set(values)) < len(values):
+            raise FglauditError(f"{key}: entries must differ; got {shown(values)}; remove the repeated one")
+    axes = (raw.datasets, raw.partitions, raw.protocols, raw.server, raw.defenses, raw.seeds)
+    if (cells := math.prod(len(axis) for axis in axes)) > limits.CELLS:
+        raise FglauditError(f"a suite may have {limits.CELLS} cells; got {cells}; split it into several suites")
+    return cells

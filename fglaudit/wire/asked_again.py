@@ -128,11 +128,7 @@ class AskedAgain:
             copies[0] = self.session  # what it keeps beside its dictionary cannot be handed on
         sessions = [*copies[:2], *twins, *copies[2:]]
         values = [other if number == 2 else kept for number in range(len(sessions))]
-        made_by: dict[int, tuple[Any, Values]] = {}
-        for number in torch.randperm(len(sessions), generator=split(copied(rng), "order")).tolist():
-            entered = {name: own(value) for name, value in values[number].items()}
-            made_by[number] = hook(sessions[number], entered, seeds[number])  # one line for all, whoever looks
-        made = [made_by[number] for number in range(len(sessions))]
+        made = _in_any_order(hook, sessions, values, seeds, split(copied(rng), "order"))
         live, same = made[0], made.pop(3)
         _go_on(self.session, sessions[0])
         keeps = _clipped_around(self.session, stated)
@@ -142,22 +138,29 @@ class AskedAgain:
         if twin.refused:
             found |= _all(asked, "its session cannot be called with other rows, so what it remembers is not known")
         for about in asked:
-            name, part = about.name, about.part
-            sent = [left[name] for _, left in made if name in left]
-            if len(sent) < len(made) or any(value.shape != sent[0].shape for value in sent):
-                found[about.target] = "what leaves has another shape when it is asked for again"
-                continue
-            chosen = [v if part is None else v[part] for v in (kept[name], other[name], *sent)]
-            if part is None and one_message(about.target, *chosen):
-                chosen = [v[:1] for v in chosen]
-            groups = _ids(kept, chosen[0], part)
-            if (wrong := self._strange(about, groups, *chosen)) is not None:
+            if (wrong := self._wrong(about, kept, other, [left for _, left in made])) is not None:
                 found[about.target] = wrong
         twice = None if few is None else of_few(before, few(), first_asked, rng, self.spending)
         if twice is None:
             twice = of_few(before, (hook, kept), first_asked, rng, self.spending) or {}
         found |= {target: why for target, why in twice.items() if target not in found}
         return live[0], found
+
+    def _wrong(self, about: Stated, kept: Values, other: Values, left: Sequence[Values]) -> str | None:
+        """Return what is wrong with what is drawn for one target, or None.
+
+        Args:
+            kept, other: what entered, and the other values that one copy was given.
+            left: what left the session and its copies, see :meth:`_strange`.
+        """
+        name, part = about.name, about.part
+        sent = [values[name] for values in left if name in values]
+        if len(sent) < len(left) or any(value.shape != sent[0].shape for value in sent):
+            return "what leaves has another shape when it is asked for again"
+        chosen = [v if part is None else v[part] for v in (kept[name], other[name], *sent)]
+        if part is None and one_message(about.target, *chosen):
+            chosen = [v[:1] for v in chosen]
+        return self._strange(about, _ids(kept, chosen[0], part), *chosen)
 
     def _strange(
         self,
@@ -224,6 +227,21 @@ class AskedAgain:
         wanted = max((2 * shape[0] // max(1, shape[1:].numel()) + 2 for shape in shapes), default=0)
         slow = not all(about.comparable for about in asked)  # samples are projected out of each draw
         return min(most, FEWEST_DRAWS if slow else MOST_DRAWS, max(4, wanted) if slow else MOST_DRAWS)
+
+
+def _in_any_order(
+    hook: Hook,
+    sessions: Sequence[DefenseSession],
+    values: Sequence[Values],
+    seeds: Sequence[torch.Generator],
+    rng: torch.Generator,
+) -> list[tuple[Any, Values]]:
+    """Return what ``hook`` makes of each session, called in an order that ``rng`` draws."""
+    made: dict[int, tuple[Any, Values]] = {}
+    for number in torch.randperm(len(sessions), generator=rng).tolist():
+        entered = {name: own(value) for name, value in values[number].items()}
+        made[number] = hook(sessions[number], entered, seeds[number])  # one line for all, whoever looks
+    return [made[number] for number in range(len(sessions))]
 
 
 def _ids(given: Values, value: Tensor, part: Tensor | None) -> list[Tensor]:

@@ -42,3 +42,15 @@ def test_evidence_is_propagated_and_counts_alone_where_nothing_else_does() -> No
     assert found[8:13].argmax(1).eq(2).all() and found[1:5].argmax(1).eq(1).all()
     torch.testing.assert_close(found[18], torch.tensor([0.0, 0.0, 1.0]).double())
     torch.testing.assert_close(found[19], torch.tensor([0.07, 0.14, 0.02]).double() / 0.23)
+
+
+def test_how_far_neighbours_are_believed_falls_with_what_a_node_shows_itself() -> None:
+    """Of 10 to 9 where its best class has odds of 9: redone by hand for the end of the line, beside a known node."""
+    view, seen = line_of_thirteen(), torch.zeros(30, 3, dtype=torch.double)
+    nodes = torch.cat([view.auxiliary.nodes, torch.tensor([11])])
+    known = Auxiliary(nodes, torch.zeros(len(nodes), view.public.num_features), torch.tensor([1] + [0] * 6 + [1]))
+    seen[12] = torch.tensor([0.05, 0.05, 0.9])
+    (found,) = propagate_labels(dataclasses.replace(view, auxiliary=known), torch.tensor([12]), seen)
+    neighbor, own = torch.tensor([0.0, 1.0, 0.0]).double(), seen[12]
+    prior = torch.tensor([7, 3, 1]).double() / 11
+    torch.testing.assert_close(found, (10 / 19 * neighbor + 9 / 19 * own + 0.05 * prior) / 1.05)

@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 import torch
 
-from fglaudit.adversary.clipping import Clipping, added_std
+from fglaudit.adversary.clipping import KnownClip, added_std
 from fglaudit.adversary.modelled import out_of_order
 from fglaudit.adversary.public_rules import (
     absent_clients,
@@ -129,8 +129,8 @@ def test_grids_count_as_noise(plain: View) -> None:
 
 
 def test_a_clip_of_rows_is_none_of_messages(plain: View) -> None:
-    assert Clipping.of(told(plain, Clipped(Field("Latents"), "L1", 2.0)), Latents) == Clipping(2.0, 1.0)
-    assert Clipping.of(told(plain, Clipped(ROWS, "L1", 2.0, "row")), Latents) is None
+    assert KnownClip.of(told(plain, Clipped(Field("Latents"), "L1", 2.0)), Latents) == KnownClip(2.0, 1.0)
+    assert KnownClip.of(told(plain, Clipped(ROWS, "L1", 2.0, "row")), Latents) is None
     assert norm_bound(told(plain, Clipped(ROWS, "L1", 2.0, "row"))) == 2.0
     assert norm_bound(plain) == math.inf
 

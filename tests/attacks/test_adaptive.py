@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 
-from fglaudit.adversary.clipping import Clipping, added_std
+from fglaudit.adversary.clipping import KnownClip, added_std
 from fglaudit.adversary.public_rules import rounding_of_sums
 from fglaudit.attacking import adapted
 from fglaudit.attacks.jacobians.mask_flip import MaskFlip
@@ -19,7 +19,7 @@ from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task
 from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
 from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncryption
 from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
-from fglaudit.defenses.noise.clipping import Clipping as ClippingDefense
+from fglaudit.defenses.noise.clipping import Clipping
 from fglaudit.defenses.noise.joint_noise import JointNoise
 from fglaudit.defenses.noise.quantisation import Quantisation
 from fglaudit.graph import FederatedGraph, federate
@@ -47,7 +47,7 @@ def test_effect_of_a_clip_on_gaussian_messages(order: float) -> None:
     bound = {1.0: 12.0, 2.0: 2.5, math.inf: 0.6}[order]
     length = value.norm(p=order, dim=1, keepdim=True)
     cut = value.clamp(-bound, bound) if order == math.inf else value * (bound / length).clamp(max=1)
-    factor, rest = Clipping(bound, order).effect(torch.tensor([dimensions * 0.49], dtype=torch.double), dimensions)
+    factor, rest = KnownClip(bound, order).effect(torch.tensor([dimensions * 0.49], dtype=torch.double), dimensions)
     fitted = float((cut * value).sum() / value.square().sum())
     assert float(factor) == pytest.approx(fitted, rel=0.03)
     if order == math.inf:
@@ -72,10 +72,10 @@ def recorded(defense: Defense) -> View:
 def test_clips_are_read_from_every_defense_that_clips_messages() -> None:
     both = ("Latents", "ModelUpdate")
     view = recorded(JointNoise(on=both, clip=(0.5, 2.0)))
-    assert Clipping.of(view, Latents) == Clipping(0.5, 2.0) and Clipping.of(view, ModelUpdate) == Clipping(2.0, 2.0)
-    assert Clipping.of(recorded(ClippingDefense(on=("Latents",), clip=(0.3,))), ModelUpdate) is None
-    assert Clipping.of(recorded(ClippedLaplace(on=both, clip=0.1)), Latents) == Clipping(0.1, math.inf)
-    assert Clipping.of(recorded(ClippedLaplace(on=both, clip=0.1, norm="l1")), Latents) == Clipping(0.1, 1.0)
+    assert KnownClip.of(view, Latents) == KnownClip(0.5, 2.0) and KnownClip.of(view, ModelUpdate) == KnownClip(2.0, 2.0)
+    assert KnownClip.of(recorded(Clipping(on=("Latents",), clip=(0.3,))), ModelUpdate) is None
+    assert KnownClip.of(recorded(ClippedLaplace(on=both, clip=0.1)), Latents) == KnownClip(0.1, math.inf)
+    assert KnownClip.of(recorded(ClippedLaplace(on=both, clip=0.1, norm="l1")), Latents) == KnownClip(0.1, 1.0)
 
 
 def test_rounding_counts_as_noise() -> None:
@@ -92,7 +92,7 @@ def test_rounding_counts_as_noise() -> None:
 @pytest.mark.parametrize(
     "defense",
     [
-        ClippingDefense(on=("ModelUpdate",), clip=(0.5,)),  # the weights themselves, far below their norm
+        Clipping(on=("ModelUpdate",), clip=(0.5,)),  # the weights themselves, far below their norm
         ClippedLaplace(on=("ModelUpdate",), clip=5.0, scale=1e-7),
     ],
 )

@@ -21,7 +21,7 @@ from fglaudit.datasets.npz import load_npz
 from fglaudit.datasets.npz_archive import read_arrays
 from fglaudit.errors import MESSAGE, FglauditError
 from fglaudit.files import limits
-from fglaudit.suite.suite import dataset_spec
+from fglaudit.suite.entries import dataset_spec
 
 Arrays = dict[str, Any]
 NAMES = ("x", "edge_index", "y", "train_mask", "val_mask", "test_mask")

@@ -371,14 +371,6 @@ def test_facts_are_those_of_all_parts() -> None:
     assert len(noisy) == 2 and GRADIENTS in noisy and any(t == Field("NeighborSums", direction="up") for t in noisy)
 
 
-def test_audits_replay_the_part_whose_epsilon_is_stated() -> None:
-    run = record(SUMS, GRAPH, stack(NOISE, DP_SGD, HE))
-    replayed = run.session.promised_by()
-    assert replayed is not run.session and replayed.changes(NeighborSums) and not replayed.updates()
-    graph_only = record(SUMS, GRAPH, stack("drop-singletons", SECRET_SUMS))
-    assert graph_only.session.promised_by() is graph_only.session
-
-
 def test_weakened_parts() -> None:
     weak = stack(NOISE, HE).weakened(0.5)
     assert weak.parts[0] == Gaussian(epsilon=8.0, clip=2.0) and weak.parts[1] == stack(NOISE, HE).parts[1]

@@ -363,7 +363,7 @@ class Repeating(DefenseSession):
         self.kept: dict[Any, MessageBatch] = {}
 
     def __getattribute__(self, name: str) -> Any:
-        if name in ("seal", "honest", "kept", "sealed_by", "__class__", "promised_by"):
+        if name in ("seal", "honest", "kept", "sealed_by", "__class__"):
             return object.__getattribute__(self, name)
         return getattr(object.__getattribute__(self, "honest"), name)
 

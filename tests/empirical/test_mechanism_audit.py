@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fglaudit.cli import main
 from fglaudit.empirical.mechanism_audit import MechanismAudit, Promise, audit_mechanism
-from fglaudit.empirical.mechanism_calls import Mechanism
+from fglaudit.empirical.mechanism_calls import AuditedMechanism
 from fglaudit.empirical.mechanism_inputs import Inputs, Norm, Values
 from fglaudit.errors import FglauditError
 from fglaudit.guarantees import Outcome
@@ -75,7 +75,7 @@ class Apart(OneDraw):
 
 def audited(made: Callable[..., Any], promise: Promise, inputs: Inputs = FEW, **more: Any) -> MechanismAudit:
     numpy = made in (laplace, response) or more.pop("numpy", False)
-    return audit_mechanism(Mechanism(made, numpy), promise, inputs, **{"replays": 2000, **more})
+    return audit_mechanism(AuditedMechanism(made, numpy), promise, inputs, **{"replays": 2000, **more})
 
 
 GAUSSIAN = Promise(2.0, 1e-5, gaussian=True)

@@ -16,6 +16,7 @@ from fglaudit.guarantees import Outcome, Word
 from fglaudit.interfaces import FederatedProtocol
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.recording import Recording
+from fglaudit.scaffold import scaffold
 from fglaudit.testing import example_graph, record
 
 GRAPH = example_graph()
@@ -72,3 +73,12 @@ def test_a_gate_lets_data_that_stay_where_they_are_pass_and_no_others(
     assert ended.value.code == code, said
     assert ("accuracies of other clients" in said) == pooled
     assert ("UNCHECKED: protocol pooled breaks a rule" in (tmp_path / "run/report.md").read_text("utf-8")) == pooled
+
+
+def test_a_check_asks_the_rules_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr("fglaudit.conformance.protocols.check_plugin", asked.append)
+    path = scaffold("protocol", "asked-once", tmp_path)[0]
+    with pytest.raises(SystemExit):
+        main(["check", f"{path}:AskedOnce", "--quick"])
+    assert len(asked) == 1

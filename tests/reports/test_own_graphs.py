@@ -12,10 +12,10 @@ from fglaudit.reports.achieved import achieved, briefly
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import summarize
-from fglaudit.reports.verdict import Verdict, make_verdict
+from fglaudit.reports.verdict import RunVerdict, make_verdict
 
 
-def judged(*cells: CellRecord) -> Verdict:
+def judged(*cells: CellRecord) -> RunVerdict:
     run = Run("own", cells, planned=True)
     settings = summarize(run)
     return make_verdict(run, settings, Labels.of(settings))

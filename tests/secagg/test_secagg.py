@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError
 from fglaudit.secagg.aggregation import Aggregation
-from fglaudit.secagg.fixed_point import WORDS, FixedPoint
+from fglaudit.secagg.fixed_point import WORDS, ModularFixedPoint
 from fglaudit.secagg.masks import add_mask, add_stream, agreed
 from fglaudit.secagg.member import Member
 from fglaudit.secagg.rows import MaskedRows
@@ -61,7 +61,7 @@ def masked(aggregation: Aggregation, inputs: Tensor) -> Tensor:
 )
 @settings(max_examples=60, deadline=None)
 def test_worst_case_sums_do_not_overflow(largest: float, summands: int, bits: int, sign: int) -> None:
-    code = FixedPoint.of(largest, summands, bits)
+    code = ModularFixedPoint.of(largest, summands, bits)
     value = torch.tensor([sign * largest], dtype=torch.float64)
     word = int(code.encode(value))
     assert abs(word) * summands < 2 ** (bits - 1)
@@ -71,15 +71,17 @@ def test_worst_case_sums_do_not_overflow(largest: float, summands: int, bits: in
     assert code.fraction == bits or twice * summands > 2 ** (bits - 1) - 1 - summands  # no room is wasted
     total = int(torch.full((summands,), word, dtype=WORDS[bits]).sum(0, dtype=WORDS[bits]))
     assert total == word * summands
+    decoded = float(code.decode(torch.tensor([total])))
+    assert decoded == pytest.approx(summands * float(value), rel=1e-12, abs=code.rounding(summands))
 
 
 def test_whole_numbers_are_exact_up_to_the_last_one() -> None:
-    code = FixedPoint.of(100.0, 10, 32, integers=True)
+    code = ModularFixedPoint.of(100.0, 10, 32, integers=True)
     assert int(code.decode(code.encode(torch.full((10, 1), 100.0)).sum(0, dtype=torch.int32))) == 1000
     assert code.rounding(10) == 0
-    FixedPoint.of(float((2**31 - 1) // 10), 10, 32, integers=True)
+    ModularFixedPoint.of(float((2**31 - 1) // 10), 10, 32, integers=True)
     with pytest.raises(FglauditError, match="bits: 64"):
-        FixedPoint.of(float((2**31 - 1) // 10 + 1), 10, 32, integers=True)
+        ModularFixedPoint.of(float((2**31 - 1) // 10 + 1), 10, 32, integers=True)
     with pytest.raises(FglauditError, match="whole numbers"):
         code.encode(torch.tensor([0.5]))
 
@@ -87,7 +89,7 @@ def test_whole_numbers_are_exact_up_to_the_last_one() -> None:
 @pytest.mark.parametrize("value", [1.01, -1.01, math.nan, math.inf, -math.inf])
 def test_values_out_of_range_are_an_error(value: float) -> None:
     with pytest.raises(FglauditError, match="range"):
-        FixedPoint.of(1.0, 10, 32).encode(torch.tensor([0.0, value]))
+        ModularFixedPoint.of(1.0, 10, 32).encode(torch.tensor([0.0, value]))
 
 
 # Shares

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from fglaudit.adversary.clipping import Clipping
+from fglaudit.adversary.clipping import KnownClip
 from fglaudit.attacks.jacobians.clipped_outputs import clipped, clipped_slope, unclipped
 from fglaudit.attacks.jacobians.encoder import Model
 from fglaudit.attacks.jacobians.encoder_inversion import invert_encoder
@@ -20,7 +20,7 @@ ORDERS = [1.0, 2.0, math.inf]
 def test_the_derivative_is_that_of_the_clip(order: float) -> None:
     rng = derive(0, "derivative")
     values = torch.randn(6, 3, generator=rng, dtype=torch.double)
-    clip = Clipping(0.9 * float(values.norm(p=order, dim=1).median()), order)
+    clip = KnownClip(0.9 * float(values.norm(p=order, dim=1).median()), order)
     step = torch.randn(6, 3, 4, generator=rng, dtype=torch.double)
     small = 1e-7 * torch.randn(4, generator=rng, dtype=torch.double)
     moved = clipped(values + step @ small, clip) - clipped(values, clip)
@@ -37,7 +37,7 @@ def test_rows_behind_clipped_representations(order: float) -> None:
     models = [Model(*(torch.randn(shape, generator=rng, dtype=torch.double) for shape in shapes)) for _ in range(30)]
     x = torch.randn(5, 6, generator=rng, dtype=torch.double)
     hidden = torch.stack([(x @ m.w1).relu() @ m.w2 for m in models], 1)
-    clip = Clipping(float(hidden.norm(p=order, dim=2).median()), order)
+    clip = KnownClip(float(hidden.norm(p=order, dim=2).median()), order)
     sent, error = clipped(hidden, clip), torch.full((5,), 1e-9, dtype=torch.double)
     start = x + 0.1 * torch.randn(x.shape, generator=rng, dtype=torch.double)
     given = (sent, models, error, start, torch.zeros_like(x), torch.ones(5, dtype=torch.double))

@@ -12,7 +12,7 @@ import torch
 from scored_runs import game_of, inferred, self_test
 
 from fglaudit.adversary.bit_recovery import recover_bits
-from fglaudit.adversary.clipping import Clipping
+from fglaudit.adversary.clipping import KnownClip
 from fglaudit.adversary.message_passing import Measurements
 from fglaudit.adversary.prior_only import prior_only
 from fglaudit.attacks import ATTACKS
@@ -145,7 +145,7 @@ def test_clipped_messages_are_told_from_whole_ones(order: int) -> None:
     rng = derive(2, "clip")
     message = torch.randn(2000, 16, generator=rng)
     norm = message.norm(p=order, dim=1, keepdim=True)
-    clipping = Clipping(float(norm.mean()), order)
+    clipping = KnownClip(float(norm.mean()), order)
     cut = message * (clipping.bound / norm).clamp(max=1.0)
     assert torch.equal(clipping.unclipped(cut, 0.0), norm[:, 0] < 0.999 * clipping.bound)
     received = cut + 0.1 * torch.randn(cut.shape, generator=rng)
@@ -163,7 +163,7 @@ def test_nothing_measured_leaves_the_prior_count_and_no_moments() -> None:
         torch.zeros(shape).double(),
         torch.ones(5, 7, dtype=torch.bool),
     )
-    moments = weight_moments(rounds, UserOptimizer(True, 0.01, 5e-4), 0.1, 3, 10.0, 0.1, Clipping(1.0, 1), spread=2.5)
+    moments = weight_moments(rounds, UserOptimizer(True, 0.01, 5e-4), 0.1, 3, 10.0, 0.1, KnownClip(1.0, 1), spread=2.5)
     assert torch.allclose(moments.count, torch.full((7,), 10.0, dtype=torch.double))
     assert torch.allclose(moments.count_std, torch.full((7,), 2.5, dtype=torch.double))
     assert bool((moments.variance > 1e6).all())

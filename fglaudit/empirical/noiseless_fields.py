@@ -27,7 +27,7 @@ REPLAYS = 400
 NOTHING = TradeOff.gaussian(0.0)
 
 
-def fields_audit(staged: Staged, *, seed: int) -> Audit | None:
+def noiseless_fields_audit(staged: Staged, *, seed: int) -> Audit | None:
     """Return the audit of all fields that get no noise; None where every field gets it."""
     stages = [stage for stages in staged.stages.values() for stage in stages]
     listed = [

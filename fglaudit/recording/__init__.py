@@ -1,0 +1,18 @@
+"""One training run, recorded: what every attack needs, and all it gets.
+
+:func:`record` trains a cell, :func:`record_training` a protocol on a graph at hand. Both return a :class:`Recording`
+and, apart from it, the truth for the scorer.
+"""
+
+from fglaudit.recording.of_cell import NotApplicableError, record
+from fglaudit.recording.of_training import Progress, record_training
+from fglaudit.recording.recording import Recording, protocol_of
+
+__all__ = [
+    "NotApplicableError",
+    "Progress",
+    "Recording",
+    "protocol_of",
+    "record",
+    "record_training",
+]

@@ -1,0 +1,90 @@
+"""A cell of a suite, trained and recorded: data, partition, what its observers see and its attacks read."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import torch
+
+from fglaudit.errors import FglauditError
+from fglaudit.graph import Graph
+from fglaudit.observers import expand
+from fglaudit.partition import partition_facts
+from fglaudit.recording.of_training import Progress, record_training
+from fglaudit.recording.recording import Recording
+from fglaudit.rng import derive
+from fglaudit.scoring.truth import GroundTruth
+from fglaudit.suite.cell import Cell, identity, training
+from fglaudit.wire.channel import Keep
+
+
+class NotApplicableError(FglauditError):
+    """The cell's defense does not serve its protocol; the message is the reason."""
+
+
+def record(
+    cell: Cell,
+    *,
+    device: torch.device | None = None,
+    progress: Progress | None = None,
+    folder: Path | None = None,
+    key: bytes = b"",
+    whole: Graph | None = None,
+    notes: tuple[str, ...] = (),
+) -> tuple[Recording, GroundTruth]:
+    """Train ``cell`` and record what its observers see and its attacks read; everything if it says ``record: all``.
+
+    Args:
+        device: to train on; the CPU by default.
+        progress: called with (round, rounds) during training.
+        folder: where messages are spooled (they can be larger than memory); None keeps them in memory.
+        key: that makes training and noise secret, see :func:`fglaudit.rng.derive`.
+        whole: the cell's data set, where it is at hand; None: it is loaded.
+        notes: what had to be changed in ``whole``, e.g. directed edges; of a data set that is loaded here they are its
+            own.
+
+    Raises:
+        NotApplicableError: the defense does not serve the protocol.
+        FglauditError: errors of data, partition or training.
+    """
+    if whole is None:
+        whole, loaded = cell.dataset.load_with_notes()
+        notes = (*notes, *loaded)
+    graph = cell.partition.apply(whole, cell.dataset, derive(cell.seed, "partition"))
+    if cell.behaviour is not None:
+        if (why := cell.behaviour.unsupported(cell.protocol, graph)) is not None:
+            raise NotApplicableError(why)
+        graph = cell.behaviour.claims(graph)
+    cell.protocol.check(graph)
+    observers = [member for spec in cell.observers for member in expand(spec, graph.num_clients)[0]]
+    everything = cell.record == "all"
+    keep = Keep() if everything else Keep.for_attacks(observers, cell.attacks, cell.protocol.num_rounds)
+    cell.protocol.check_messages(graph, keep.wants)
+    context = cell.protocol.context(graph)
+    if (why := cell.defense.unsupported(context)) is not None:
+        raise NotApplicableError(why)
+    recording, truth = record_training(
+        graph,
+        cell.protocol,
+        cell.defense,
+        context=context,
+        seed=cell.seed,
+        keep=keep,
+        clients=None if everything else {k for o in observers for k in o.clients},
+        fractions={spec.auxiliary for spec in cell.observers},
+        empirical=cell.empirical,
+        device=device,
+        progress=progress,
+        folder=folder,
+        key=key,
+        behaviour=cell.behaviour,
+    )
+    recording = dataclasses.replace(
+        recording,
+        description=training(cell),
+        columns={**recording.columns, **identity(cell), "clients": graph.num_clients},
+        partition=partition_facts(graph, whole),
+        notes=(*notes, *recording.notes),
+    )
+    return recording, truth
