@@ -125,3 +125,18 @@ def test_colluding_clients_rebuild_the_others_rows(
     """Of the mean as it came 0.42 and none of the rows were found, and none of masked uploads that were opened."""
     found = finding_of(runs[name], UpdateInversion(), ObserverSpec(parties))
     assert found.value is not None and found.value >= least and found.adapted == "yes"
+
+
+@pytest.mark.parametrize("decay", [0.0, 1e-3])
+def test_weights_of_absent_words_say_how_many_nodes_the_other_trains_on(decay: float) -> None:
+    """Clients have 1 to 4 training nodes in turn: known but for the other's, which no upload was left of."""
+    made = graph()
+    few = tuple(torch.arange(len(nodes)) <= client for client, nodes in enumerate(made.clients))
+    run = record(replace(PROTOCOL, weighting="train-nodes", weight_decay=decay), replace(made, train=few))
+    truth = list(model_rounds(run.view(Observer(parties=(SERVER,)))))
+    for other in range(4):
+        view = run.view(Observer(parties=tuple(client for client in range(4) if client != other)))
+        assert missing_uploads(view, ModelUpdate) is None
+        for (client, models), sent in zip(others_means(view), truth, strict=True):
+            assert client == other and models.spread == 10 / (other + 1)
+            assert torch.allclose(models.change[0], sent.change[other], rtol=0, atol=5e-6)
