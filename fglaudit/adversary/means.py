@@ -92,9 +92,10 @@ def others_means(view: View, most: int | None = None) -> Iterator[tuple[int, Mod
             known = (uploads if changes else uploads - held).sum(0)
             rest, spread = (count * change - known) / left, count / left
             client = min(others) if left == len(others) == 1 else EVERYBODY
-        elif len(others) == 1 and len(uploads) and (factor := _weighted(view)) is not None:
+        elif len(others) == 1 and len(uploads) and _weighted(view):
             moved, counts = uploads if changes else uploads - held, _training_nodes(view, torch.cat(senders))
-            other = other or last_count(moved, counts, change[0], factor * held[0])
+            factor = decay_alone(view)
+            other = other or last_count(moved, counts, change[0], None if factor is None else factor * held[0])
             if other is not None:
                 spread, left, client = float(counts.sum() + other) / other, 1, min(others)
                 rest = spread * change - (counts @ moved) / other
@@ -104,10 +105,10 @@ def others_means(view: View, most: int | None = None) -> Iterator[tuple[int, Mod
             return
 
 
-def _weighted(view: View) -> float | None:
-    """Return :func:`decay_alone` where every client uploads in every round, and is weighted by its training nodes."""
+def _weighted(view: View) -> bool:
+    """Whether every client uploads in every round, and is weighted by its training nodes."""
     absent = any(isinstance(fact, Absent) for fact in stated_facts(view, ModelUpdate))
-    return decay_alone(view) if view.public.structure.of(Models).by_training_nodes and not absent else None
+    return view.public.structure.of(Models).by_training_nodes and not absent
 
 
 def _training_nodes(view: View, clients: Tensor) -> Tensor:
