@@ -46,6 +46,7 @@ ATTACKS: dict[str, str] = {
     "code-edges": "fglaudit.attacks.codes.code_edges:CodeEdges",
     "code-members": "fglaudit.attacks.updates.code_members:CodeMembers",
     "code-labels": "fglaudit.attacks.updates.code_labels:CodeLabels",
+    "code-predictions": "fglaudit.attacks.updates.code_predictions:CodePredictions",
     "report-labels": "fglaudit.attacks.codes.report_labels:ReportLabels",
     "label-sums": "fglaudit.attacks.codes.label_sums:LabelSums",
     "report-rows": "fglaudit.attacks.codes.report_rows:ReportRows",

@@ -105,6 +105,7 @@ class Uploads:
         share: largest weight of one of them in what the server returns.
         changes: whether they send the change of their weights, or the weights.
         mean: whether the server returns the weighted mean of what it receives, the same to all, and keeps nothing else.
+        by_training_nodes: whether a client's weight is how many training nodes it has.
     """
 
     senders: int
@@ -112,6 +113,7 @@ class Uploads:
     share: float
     changes: bool = False
     mean: bool = True
+    by_training_nodes: bool = False
 
     @property
     def averaged(self) -> int:

@@ -23,7 +23,8 @@ from fglaudit.adversary.known_graph import known_edges, own_nodes
 from fglaudit.adversary.known_labels import known_labels
 from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.adversary.planting import MemoryMessages
-from fglaudit.attacks.codes.seen_reports import Seen, evidence, models_reports
+from fglaudit.adversary.reported_classes import Seen
+from fglaudit.attacks.codes.seen_reports import evidence, models_reports
 from fglaudit.attacks.codes.spread_labels import STEPS, SURE, solved_labels
 from fglaudit.facts import EDGES, Fact
 from fglaudit.interfaces import Attack, Inference, Planted

@@ -19,7 +19,8 @@ from torch.nn.functional import one_hot
 from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.adversary.planting import MemoryMessages
-from fglaudit.attacks.codes.seen_reports import evidence, models_reports, seen_reports, sent_reports, without_edges
+from fglaudit.adversary.reported_classes import seen_reports
+from fglaudit.attacks.codes.seen_reports import evidence, models_reports, sent_reports, without_edges
 from fglaudit.facts import Fact
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import ClassReports, Payload

@@ -18,7 +18,8 @@ from fglaudit.adversary.class_prior import rows_of_classes
 from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.adversary.planting import MemoryMessages, planted_rows
-from fglaudit.attacks.codes.seen_reports import models_reports, reporting, seen_reports, sent_reports, without_edges
+from fglaudit.adversary.reported_classes import seen_reports
+from fglaudit.attacks.codes.seen_reports import models_reports, reporting, sent_reports, without_edges
 from fglaudit.facts import Fact
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import ClassReports, Payload

@@ -7,7 +7,8 @@ give, and the rows ``x = tanh(a V + c)`` that they make. The answer's gradient o
 
 f a public factor and u_v the holder's row that is nearest to x_v. Where the m vectors (a_v, 1) are linearly
 independent, which h + 1 >= m units make likely, least squares gives every s_v, and so every u_v: a row of the other
-client, entry by entry. With more nodes than units, what comes out is the shortest solution and a row is seldom exact.
+client, entry by entry. Of the p-th row that is generated per node, m counts the nodes that lack p neighbours or more:
+the others add nothing. With more nodes than units, what comes out is the shortest solution and a row is seldom exact.
 Rows of discrete data are then rounded; the same row answers many v and is listed once, the most frequent first.
 """
 
@@ -171,11 +172,14 @@ def targets(shape: FeatureGenerator, answer: Answer, device: torch.device) -> Te
     weights = unflatten(gradient, shape.layout())
     sums = torch.cat([weights["rows.weight"][0], weights["rows.bias"]])
     known = torch.cat([units[0], made.new_ones(len(made), 1)], 1)
-    slopes = (torch.linalg.pinv(known.T) @ sums).view_as(made)
+    counted, slopes = shape.counted(counts)[0], torch.zeros_like(made)
+    for slot, part in enumerate(sums.view(len(sums), *made.shape[1:]).unbind(1)):
+        asked = counted[:, slot]
+        slopes[asked, slot] = torch.linalg.pinv(known[asked].T) @ part
     flat = 1 - made.square()
     step = 2 * shape.share(counts) * flat
     rows = torch.where(flat > _FLAT, made - slopes / step, made)
-    return torch.nan_to_num(rows)[shape.counted(counts)[0]]
+    return torch.nan_to_num(rows)[counted]
 
 
 def _levels(view: View, rows: Tensor) -> Tensor:

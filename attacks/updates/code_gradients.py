@@ -14,6 +14,7 @@ Rows are at length 1 over the root of their number per node (``fglaudit.federate
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -79,14 +80,21 @@ def unreadable_codes(view: View) -> str | None:
 @once_per_view
 def code_inputs(view: View, device: torch.device) -> Tensor:
     """Return every node's propagated codes as they stand in its input [N, D], in double precision."""
-    codes, n = view.public.structure.of(Codes), view.public.num_nodes
-    row, column = known_edges(view).to(device)
+    codes = view.public.structure.of(Codes)
+    return propagated(view, public_codes(view.public.num_nodes, codes.width, codes.seed).to(device), codes.read_after)
+
+
+def propagated(view: View, rows: Tensor, read_after: Sequence[int]) -> Tensor:
+    """Return ``rows`` [N, D] after each of these numbers of steps over the edges that the observer knows, as they stand
+    in inputs [N, steps D], in double precision."""
+    n = view.public.num_nodes
+    row, column = known_edges(view).to(rows.device)
     scale = torch.bincount(row, minlength=n).double().rsqrt()
     step = csr(row_starts(row, n), column, scale[row] * scale[column], n)
-    rows, read = public_codes(n, codes.width, codes.seed).double().to(device), []
-    for hop in range(1, max(codes.read_after) + 1):
+    rows, read = rows.double(), []
+    for hop in range(1, max(read_after) + 1):
         rows = step @ rows
-        if hop in codes.read_after:
+        if hop in read_after:
             read.append(rows)
     return joined(read)
 

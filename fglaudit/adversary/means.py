@@ -2,7 +2,8 @@
 
 The server returns the mean of n uploads, with equal weights, to every client. An observer with c of the n senders knows
 their uploads, and so has the mean of the other n - c: of the single one that is left, its very upload, whatever sealed
-it on the way (Bonawitz et al., CCS 2017, section 2, leave that to how clients are chosen).
+it on the way (Bonawitz et al., CCS 2017, section 2, leave that to how clients are chosen). Of a mean weighted by
+training nodes the single one follows too, once weights have said how many it has (:mod:`.training_counts`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from fglaudit.adversary.once_per_view import once_per_view
 from fglaudit.adversary.public_rules import stated as stated_facts
+from fglaudit.adversary.training_counts import decay_alone, last_count
 from fglaudit.facts import Absent
 from fglaudit.payloads import SERVER, ModelUpdate
 from fglaudit.structure import Models
@@ -69,15 +71,19 @@ def others_means(view: View, most: int | None = None) -> Iterator[tuple[int, Mod
     others = set(range(view.public.num_clients)) - set(view.observer.clients)
     held: Tensor | None = None
     own: list[Tensor] = []
+    senders: list[Tensor] = []
+    other: int | None = None
     for batch in view.messages.of(ModelUpdate):
         assert isinstance(batch.payload, ModelUpdate)
         sent = (batch.senders == SERVER).nonzero().squeeze(1)
         if not len(sent):
-            own.append(batch.payload.vector[torch.isin(batch.senders, mine)].double())
+            of_own = torch.isin(batch.senders, mine)
+            own.append(batch.payload.vector[of_own].double())
+            senders.append(batch.senders[of_own])
             continue
         received = batch.payload.vector[sent[:1]].double()
         if held is None:
-            held, own = received, []
+            held, own, senders = received, [], []
             continue
         change = received if sealed else received - held
         uploads = torch.cat([received[:0], *own])
@@ -86,10 +92,29 @@ def others_means(view: View, most: int | None = None) -> Iterator[tuple[int, Mod
             known = (uploads if changes else uploads - held).sum(0)
             rest, spread = (count * change - known) / left, count / left
             client = min(others) if left == len(others) == 1 else EVERYBODY
+        elif len(others) == 1 and len(uploads) and _weighted(view):
+            moved, counts = uploads if changes else uploads - held, _training_nodes(view, torch.cat(senders))
+            factor = decay_alone(view)
+            other = other or last_count(moved, counts, change[0], None if factor is None else factor * held[0])
+            if other is not None:
+                spread, left, client = float(counts.sum() + other) / other, 1, min(others)
+                rest = spread * change - (counts @ moved) / other
         yield client, ModelRound(held.float(), (rest if left > 0 else change).float(), max(left, 0), spread)
-        held, own, done = held + change, [], done + 1
+        held, own, senders, done = held + change, [], [], done + 1
         if done == most:
             return
+
+
+def _weighted(view: View) -> bool:
+    """Whether every client uploads in every round, and is weighted by its training nodes."""
+    absent = any(isinstance(fact, Absent) for fact in stated_facts(view, ModelUpdate))
+    return view.public.structure.of(Models).by_training_nodes and not absent
+
+
+def _training_nodes(view: View, clients: Tensor) -> Tensor:
+    """Return how many training nodes the observer's ``clients`` [c] have [c]."""
+    counts = {own.client: float(own.train.sum()) for own in view.own}
+    return torch.tensor([counts[k] for k in clients.tolist()], dtype=torch.double)
 
 
 @once_per_view

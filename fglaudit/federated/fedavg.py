@@ -126,7 +126,7 @@ def largest_share(graph: FederatedGraph, participation: float, weighting: str) -
         return Uploads(senders, len(counts), 1 / senders)
     # The largest client weighs most when the smallest ones are sampled with it.
     share = counts[-1] / (counts[-1] + counts[: senders - 1].sum())
-    return Uploads(senders, len(counts), float(share.item()))
+    return Uploads(senders, len(counts), float(share.item()), by_training_nodes=True)
 
 
 def sample_size(count: int, fraction: float) -> int:

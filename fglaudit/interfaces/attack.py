@@ -40,7 +40,7 @@ class Attack(ABC):
 
     last_rounds: ClassVar[int | None] = None
     """How many rounds of messages it reads at most, counted back from the last; a recorder need not keep more. None: it
-    reads from the first on, see ``first_rounds``."""
+    reads from the first on, see ``first_rounds``. Where both are given it reads both ends."""
     sealed_only: ClassVar[bool] = False
     """Whether it reads only payloads that clients send sealed; of others a recorder need not keep a message for it."""
 

@@ -66,8 +66,12 @@ class FederatedProtocol(ABC):
     def stated(self, graph: FederatedGraph) -> Structure:
         """Return ``structure``, with what ``uploads`` says of the mean of models: all that attacks may know."""
         uploads = self.uploads(graph)
-        averaged = uploads.averaged if isinstance(uploads, Uploads) else 0
-        return self.structure(graph).replace(Models, averaged=averaged)
+        if not isinstance(uploads, Uploads):
+            return self.structure(graph).replace(Models, averaged=0, by_training_nodes=False)
+        whole = uploads.mean and uploads.by_training_nodes and uploads.senders == uploads.among
+        return self.structure(graph).replace(
+            Models, averaged=uploads.averaged, by_training_nodes=whole and not uploads.averaged
+        )
 
     def uploads(self, graph: FederatedGraph) -> Uploads | str:
         """Return how clients' models get to the server, or why they do not."""

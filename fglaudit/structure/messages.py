@@ -198,6 +198,10 @@ class Reports(Statement):
         classes: how many there are.
         of: which one: the "prediction" of a model common to all clients from the node's own row alone, or its "label".
         keep: with what chance the protocol itself lets the true one be sent; all others are then equally likely.
+        read_after: after how many steps, as :class:`Codes` are propagated, reports less ``1 / classes`` enter the
+            models' inputs, first and side by side, each at length ``weight / sqrt(their number)``; empty: they enter
+            none.
+        weight: of the propagated reports in an input.
     """
 
     payloads: ClassVar[tuple[type[Payload], ...]] = (ClassReports,)
@@ -206,9 +210,12 @@ class Reports(Statement):
     classes: int
     of: str = "prediction"
     keep: float = 1.0
+    read_after: tuple[int, ...] = ()
+    weight: float = 1.0
 
     def __post_init__(self) -> None:
         one_of("of", self.of, ("prediction", "label"))
+        object.__setattr__(self, "read_after", tuple(self.read_after))  # JSON has a list in its place
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ class Models(Statement):
         features_from: which input of the first weights is the first feature; all others follow, up to the last input.
         averaged: of how many uploads, with equal weights, the server returns the mean to everybody; 0: it makes
             something else of them. ``FederatedProtocol.stated`` reads it off ``uploads``.
+        by_training_nodes: whether it is the mean of the uploads of all clients with training nodes, weighted by how
+            many they have; ``FederatedProtocol.stated`` reads that off ``uploads`` too.
     """
 
     payloads: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
@@ -26,6 +28,7 @@ class Models(Statement):
     upload: str
     features_from: int = 0
     averaged: int = 0
+    by_training_nodes: bool = False
 
     def __post_init__(self) -> None:
         one_of("upload", self.upload, ("weights", "changes"))

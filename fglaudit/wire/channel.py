@@ -59,7 +59,8 @@ class Keep:
             for payload in type(attack).reads():
                 if final is not None and rounds is not None:
                     since[payload] = min(since.get(payload, rounds), rounds - final + 1)
-                    continue
+                    if type(attack).first_rounds is None:
+                        continue
                 upto, read = type(attack).last_round(payload), sealed if type(attack).sealed_only else last
                 known = read.get(payload, 0)
                 read[payload] = None if upto is None or known is None else max(known, upto)

@@ -135,7 +135,8 @@ class PrivateReports(FederatedProtocol):
         codes = Codes(self.width, self.code_seed, max(read or self.hops), read, reports)
         training = self.head(self.rounds).averaging().training()
         features_from = self.inputs(graph) - self.head(1).width(graph.num_features)
-        return Structure((codes, Reports(graph.num_classes), Models("weights", features_from), training))
+        said = Reports(graph.num_classes, read_after=self.hops, weight=self.report_weight)
+        return Structure((codes, said, Models("weights", features_from), training))
 
     def layer_inputs(self, graph: FederatedGraph, clients: Sequence[ClientGraph]) -> tuple[Tensor, Tensor] | None:
         """The training nodes' own rows, with ``pseudo_labels`` also the validation nodes', which the encoder's rounds

@@ -10,6 +10,7 @@ import torch
 from scored_runs import finding_of
 
 from fglaudit.adversary.means import EVERYBODY, ModelRound, averaged, one_is_left, others_means
+from fglaudit.adversary.training_counts import last_count
 from fglaudit.adversary.uploads import missing_uploads, model_noise_std, model_rounds, sending_clients
 from fglaudit.attacks.updates.update_inversion import UpdateInversion
 from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
@@ -125,3 +126,26 @@ def test_colluding_clients_rebuild_the_others_rows(
     """Of the mean as it came 0.42 and none of the rows were found, and none of masked uploads that were opened."""
     found = finding_of(runs[name], UpdateInversion(), ObserverSpec(parties))
     assert found.value is not None and found.value >= least and found.adapted == "yes"
+
+
+@pytest.mark.parametrize(("optimizer", "decay"), [("sgd", 0.0), ("sgd", 1e-3), ("adam", 1e-3)])
+def test_weights_of_absent_words_say_how_many_nodes_the_other_trains_on(optimizer: str, decay: float) -> None:
+    """Clients have 1 to 4 training nodes in turn: known but for the other's, which no upload was left of."""
+    made = graph()
+    few = tuple(torch.arange(len(nodes)) <= client for client, nodes in enumerate(made.clients))
+    protocol = replace(PROTOCOL, weighting="train-nodes", weight_decay=decay, optimizer=optimizer, learning_rate=0.1)
+    run = record(protocol, replace(made, train=few))
+    truth = list(model_rounds(run.view(Observer(parties=(SERVER,)))))
+    for other in range(4):
+        view = run.view(Observer(parties=tuple(client for client in range(4) if client != other)))
+        assert missing_uploads(view, ModelUpdate) is None
+        for (client, models), sent in zip(others_means(view), truth, strict=True):
+            assert client == other and models.spread == 10 / (other + 1)
+            assert torch.allclose(models.change[0], sent.change[other], rtol=0, atol=5e-6)
+
+
+def test_noise_names_no_number() -> None:
+    rng = derive(0, "noise")
+    own, mean = torch.randn(3, 5000, generator=rng).double(), torch.randn(5000, generator=rng).double()
+    assert last_count(own, torch.ones(3).double(), mean, None) is None
+    assert last_count(own, torch.ones(3).double(), own.mean(0) + 0.1 * mean, torch.zeros(5000).double()) is None

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.reported_classes import seen_reports
 from fglaudit.attacks.codes.code_edges import CodeEdges
 from fglaudit.attacks.codes.report_rows import ReportRows
-from fglaudit.attacks.codes.seen_reports import seen_reports
 from fglaudit.attacks.updates.code_gradients import code_gradients
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.noise.k_ary_response import KAryResponse

@@ -10,9 +10,11 @@ from torch.nn.functional import one_hot
 
 from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.label_propagation import propagate_labels
+from fglaudit.adversary.planting import MemoryMessages
+from fglaudit.adversary.reported_classes import seen_reports
 from fglaudit.attacks.codes.report_labels import ReportLabels
 from fglaudit.attacks.codes.report_rows import ReportRows
-from fglaudit.attacks.codes.seen_reports import reporting, seen_reports
+from fglaudit.attacks.codes.seen_reports import reporting, sent_reports
 from fglaudit.defenses.noise.k_ary_response import KAryResponse, keep_probability
 from fglaudit.graph import FeatureKind, canonical_edges
 from fglaudit.interfaces import Defense, Inference, Reconstruction
@@ -70,6 +72,21 @@ def test_reports_of_neighbours_speak_for_a_node() -> None:
         right.append([float((f.estimate.argmax(1) == y[f.subjects]).double().mean()) for f in (found, bare)])
     together, single = torch.tensor(right).mean(0).tolist()
     assert together > 0.9 > 0.7 > single
+
+
+def test_reports_are_worth_what_neighbours_say_where_no_label_is_known() -> None:
+    """Half of all reports are wrong, and were believed nine times in ten: a node's own outweighed its neighbours'."""
+    graph = example_graph(nodes=50, features=24, classes=5)
+    clique, nodes = torch.cartesian_prod(torch.arange(10), torch.arange(10)).T, torch.arange(50)
+    y, other = nodes // 10, 1 + nodes % 10 // 2 % 4
+    edges = canonical_edges(torch.cat([clique + 10 * c for c in range(5)], 1), 50)
+    graph = dataclasses.replace(graph, y=y, edge_index=edges)
+    view = record(PROTOCOL, graph).view(Observer(parties=(SERVER,), topology=True))
+    told = sent_reports(view, nodes, one_hot(torch.where(nodes % 2 == 0, y, (y + other) % 5), 5))
+    view = dataclasses.replace(view, messages=MemoryMessages((told,)))
+    found = ReportLabels().run(view, rng=derive(0, "attack"), device=CPU)
+    assert isinstance(found, Inference)
+    assert (found.estimate.argmax(1) == y[found.subjects]).all()
 
 
 def test_rows_differ_by_nothing_but_the_reported_class() -> None:

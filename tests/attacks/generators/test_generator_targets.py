@@ -35,15 +35,18 @@ def attacked(recorded: Run, observer: Observer) -> Inference:
     return found
 
 
-def answer(nodes: int, x: Tensor) -> tuple[Answer, FeatureGenerator, Tensor]:
-    """Return what a holder of ``x`` [n, F] answers about so many nodes, and the rows that it used [r, F]."""
+def answer(nodes: int, x: Tensor, lacking: Tensor | None = None) -> tuple[Answer, FeatureGenerator, Tensor]:
+    """Return what a holder of ``x`` [n, F] answers about so many nodes, ``lacking`` [nodes] neighbours, else two each,
+    and the rows that it used [r, F]."""
     shape = FeatureGenerator(embedding=6, hidden=16, slots=2, features=x.shape[1])
     rng = derive(0, "answer")
     vector = initial_model(shape.layout(), rng).unsqueeze(0)
-    inputs, counts = torch.randn(1, nodes, 6, generator=rng), torch.full((1, nodes), 2.0)
+    inputs = torch.randn(1, nodes, 6, generator=rng)
+    counts = torch.full((1, nodes), 2.0) if lacking is None else lacking.unsqueeze(0)
     held, everyone = x.unsqueeze(0), torch.ones(1, len(x), dtype=torch.bool)
     sent = shape.gradients(vector, inputs, counts, held, everyone)
     used = nearest(shape.rows(vector, shape.units(vector, inputs)).flatten(1, 2), held, everyone)[0]
+    used = used[shape.counted(counts)[0].flatten()]
     return Answer(1, vector[0], inputs[0], counts[0], sent[0]), shape, used
 
 
@@ -51,6 +54,14 @@ def test_one_answer_gives_every_row_that_it_used() -> None:
     x = torch.rand(12, 9, generator=derive(1, "rows"))
     asked, shape, used = answer(10, x)
     assert len(torch.unique(used, dim=0)) > 1
+    torch.testing.assert_close(targets(shape, asked, torch.device("cpu")).float(), used, rtol=1e-3, atol=1e-3)
+
+
+def test_nodes_that_lack_no_neighbour_do_not_hide_the_others() -> None:
+    """16 units solve for 14 first rows and for 5 second ones, of 24 nodes asked about."""
+    lacking = torch.tensor([1.0] * 9 + [2.0] * 5 + [0.0] * 10)
+    asked, shape, used = answer(24, torch.rand(12, 9, generator=derive(1, "rows")), lacking)
+    assert len(used) == 19
     torch.testing.assert_close(targets(shape, asked, torch.device("cpu")).float(), used, rtol=1e-3, atol=1e-3)
 
 
