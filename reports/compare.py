@@ -263,7 +263,12 @@ def comparison_text(found: Comparison) -> str:
     groups: dict[tuple[str, str], list[Difference]] = {}
     for difference in found.differences:
         groups.setdefault((difference.observer, difference.quantity), []).append(difference)
+    same: dict[tuple[str, Change], list[str]] = {}
     for (observer, quantity), mine in groups.items():
+        changes = {difference.change for difference in mine}
+        if observer and (len(changes) == 1 and changes <= {Change.EQUAL, Change.UNTESTED}):
+            same.setdefault((observer, changes.pop()), []).append(quantity)
+            continue
         counts = Counter(difference.change for difference in mine)
         told = ", ".join(f"{counts[change]} {change.value}" for change in Change if counts[change])
         lines.append(f"{observer + ': ' if observer else ''}{quantity}: {told} ({plural(len(mine), 'setting')})")
@@ -272,6 +277,7 @@ def comparison_text(found: Comparison) -> str:
                 continue
             pairs = f"{difference.paired} paired" if difference.paired else "unpaired"
             lines.append(f"  {difference.change.value:<14} {difference.setting} ({pairs}): {difference.text}")
+    lines += [f"{observer}: {change.value}: {', '.join(which)}" for (observer, change), which in same.items()]
     for where, names in ((found.first, found.only_first), (found.second, found.only_second)):
         lines += [f"only in {where}: {name}" for name in names]
     for where, names in ((found.first, found.unfinished_first), (found.second, found.unfinished_second)):
