@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from fglaudit import registry
 from fglaudit.conformance.of_runs import checked
 from fglaudit.datasets.from_memory import clients_of, content_digest, graph_from
 from fglaudit.datasets.spec import DatasetSpec
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, printable
 from fglaudit.execution.run_cell import attacked
 from fglaudit.execution.saved import store_plan, store_record
 from fglaudit.finding import COLUMNS, CellRecord, Finding, Status
@@ -23,6 +24,12 @@ from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
 from fglaudit.recording import NotApplicableError, record
+from fglaudit.reports.labels import Labels
+from fglaudit.reports.numbers import THIN, plural
+from fglaudit.reports.records import Run
+from fglaudit.reports.summary import summarize
+from fglaudit.reports.verdict import make_verdict
+from fglaudit.reports.wording import observer_label
 from fglaudit.run import write_outputs
 from fglaudit.suite.cell import Cell
 from fglaudit.suite.checks import check_attacks, check_observers
@@ -38,9 +45,9 @@ Named = str | Mapping[str, Any]
 """A plugin by name, or as a mapping with a name and fields, as in a suite."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
-    """What :func:`audit` found.
+    """What :func:`audit` found; printed, or shown in a notebook, who learns what and what to know about the run.
 
     Attributes:
         records: one per seed.
@@ -74,13 +81,37 @@ class Report:
     def _rows(self) -> list[Finding]:
         return [finding for one in self.records for finding in one.findings]
 
+    def __repr__(self) -> str:
+        return "\n".join(printable(line.replace(THIN, " ")) for line in self._lines())
+
     def _repr_html_(self) -> str:
         shown = ["observer", "attack", "status", "quantity", "value", "control", "advantage_low", "advantage_high"]
         table: str = self.findings[shown].to_html(index=False, float_format="{:.3f}".format, na_rep="")
-        accuracy = next((f.accuracy for f in self._rows() if f.accuracy is not None), None)
-        first = self._rows()[0]
-        told = "" if accuracy is None else f", accuracy {accuracy:.3f}"
-        return f"<p><b>{first.protocol}</b> under <b>{first.defense}</b> on {self.name}{told}</p>{table}"
+        return "".join(f"<p>{html.escape(line)}</p>" for line in self._lines()) + table
+
+    def _lines(self) -> list[str]:
+        """Return what was audited, the answer for each observer, alarms and notes."""
+        run = Run(self.name, self.records)
+        settings = summarize(run)
+        verdict = make_verdict(run, settings, labels := Labels.of(settings))
+        accuracies = [record.findings[0].accuracy for record in self.records if record.findings]
+        told = ", ".join(f"{value:.3f}" for value in accuracies if value is not None)
+        return [
+            f"{'; '.join(map(labels.setting, settings))} on {self.name}{f', accuracy {told}' if told else ''}",
+            *(f"{observer_label(one.observer)}: {one.headline}" for one in verdict.observers),
+            *(f"alarm: {alarm}" for alarm in verdict.alarms),
+            *(f"note: {note}" for note in dict.fromkeys(note for record in self.records for note in record.notes)),
+        ]
+
+
+class AuditInterrupted(KeyboardInterrupt):
+    """An audit of several seeds that was stopped, with ``report``, which has the seeds that were finished."""
+
+    def __init__(self, report: Report, planned: int) -> None:
+        super().__init__(
+            f"{len(report.records)} of {plural(planned, 'seed')} finished; in a notebook sys.last_value.report has them"
+        )
+        self.report = report
 
 
 def audit(
@@ -114,7 +145,7 @@ def audit(
         attacks: "all" that read what the protocol sends, or a list of names, mappings or instances.
         clients: over how many the nodes are split, at random and evenly, unless ``partition`` says it; or the number
             of the client that holds each node [N], also as an array or tensor.
-        seeds: one training each.
+        seeds: a list, one training each.
         split: "public" masks of the graph, "random" or "random-shared"; by default the masks where there are any.
         device: "auto", "cpu" or "cuda".
         name: of the graph, for reports; that of a named data set stays.
@@ -122,9 +153,12 @@ def audit(
 
     Raises:
         FglauditError: a name, a value or the graph breaks a rule, or the defense does not serve the protocol.
+        AuditInterrupted: Ctrl-C, or the notebook's stop button, once a seed is finished; its ``report`` has those.
     """
-    if not seeds:
-        raise FglauditError("an audit needs at least one seed; got none; use e.g. seeds=(0,)")
+    if isinstance(seeds, int) or not seeds:
+        raise FglauditError(f"an audit needs a list of seeds, one at least; got {seeds!r}; use e.g. seeds=[0, 1, 2]")
+    if isinstance(observers, str):
+        raise FglauditError(f"observers are a list; got {observers!r}; write observers=[{observers!r}]")
     spec, whole, notes = _dataset(graph, name, split)
     watching = tuple(o if isinstance(o, ObserverSpec) else ObserverSpec(tuple(o.split("+"))) for o in observers)
     if not isinstance(clients, int):
@@ -154,7 +188,13 @@ def audit(
         )
         for seed in seeds
     ]
-    return Report(tuple(_audited(cell, whole, notes, spec.name, where) for cell in cells), whole.name)
+    done: list[CellRecord] = []
+    try:
+        for cell in cells:
+            done.append(_audited(cell, whole, notes, spec.name, where))
+    except KeyboardInterrupt as error:
+        raise (AuditInterrupted(Report(tuple(done), whole.name), len(cells)) if done else error) from None
+    return Report(tuple(done), whole.name)
 
 
 def _audited(cell: Cell, whole: Graph, notes: tuple[str, ...], suite: str, device: torch.device) -> CellRecord:

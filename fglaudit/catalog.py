@@ -125,7 +125,23 @@ def _purpose(text: str) -> str:
 
 def _dataset(name: str) -> str:
     about = f"data set {name}: {DATASETS[name]}"
-    return "\n".join([about, "", *_more(name), *_entry("fglaudit.datasets.spec", "DatasetSpec")])
+    nested = _nested(name)
+    return "\n".join([about, "", *_more(name), *_entry("fglaudit.datasets.spec", "DatasetSpec"), *nested])
+
+
+def _nested(name: str) -> list[str]:
+    """Return what stands in the one field of a drawn data set that is a mapping itself."""
+    inside = {"csbm": ("csbm", "csbm", "CsbmOptions"), "task": ("task", "csbm_tasks", "CsbmTask")}
+    drawn = {"csbm": "csbm", "csbm-dnc": "task", "csbm-snc": "task", "csbm-sc": "task"}
+    if name not in drawn:
+        return []
+    key, module, cls = inside[drawn[name]]
+    return [
+        "",
+        f"in {key}: {{...}}, as in {{name: {name}, {key}: {{...}}}}:",
+        "",
+        *_entry(f"fglaudit.datasets.{module}", cls),
+    ]
 
 
 def _more(name: str) -> list[str]:

@@ -6,6 +6,7 @@ They import heavy modules themselves, so that ``--help``, ``--version`` and ``li
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
@@ -62,6 +63,8 @@ app.add_typer(data_app, name="data", rich_help_panel="Look up")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point; every error a user can fix is one message on stderr and exit code 2."""
     end_at_once()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a path that the terminal's encoding lacks must not end a command
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app(args=arguments, prog_name="fglaudit")
     except FglauditError as error:

@@ -307,10 +307,22 @@ def kind_of(plugin: Any) -> str:
 def _checked_instance(kind: str, value: Any, what: str) -> Any:
     base = getattr(importlib.import_module("fglaudit.interfaces"), KINDS[kind].base)
     if not isinstance(value, base):
+        if isinstance(value, type) and issubclass(value, base):
+            fix = f"make an instance: {value.__name__}()"
+        elif kind == "protocol" and _is_model(value):
+            fix = "a model does not say what is sent: put it into a protocol, as fglaudit new protocol NAME writes one"
+        else:
+            fix = f"name one (fglaudit list {kind}s), or write one (fglaudit new {kind} NAME)"
         raise FglauditError(
-            f"{what} must be of kind {kind}, by name or as a mapping with a name; got {shown(value)}; change it"
+            f"{what} must be of kind {kind}, by name or as a mapping with a name; got {shown(value)}; {fix}"
         )
     return value
+
+
+def _is_model(value: Any) -> bool:
+    """Whether ``value`` is a torch module or a class of them."""
+    cls = value if isinstance(value, type) else type(value)
+    return any(base.__module__.startswith("torch.nn") for base in cls.__mro__)
 
 
 def _accepts_bool(hint: Any) -> bool:

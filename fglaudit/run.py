@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from fglaudit.datasets import DatasetSpec
-from fglaudit.errors import printable
+from fglaudit.errors import FglauditError, printable
 from fglaudit.execution.csv_files import GrowingFindings, write_findings
 from fglaudit.execution.display import LiveProgress, PlainProgress
 from fglaudit.execution.engine import Engine, Listener, Running, failed
@@ -26,6 +26,7 @@ from fglaudit.execution.stored_run import no_cycles_sought, read_manifest
 from fglaudit.execution.worker import Progress, Runner, Task
 from fglaudit.finding import CellRecord
 from fglaudit.reports import write_report
+from fglaudit.reports.numbers import plural
 from fglaudit.reports.records import Run, load_run
 from fglaudit.suite.suite import Suite
 
@@ -177,10 +178,20 @@ def _display(console: Console, total: int, done: int) -> Any:
 
 
 def write_outputs(directory: Path) -> Run:
-    """Write the tables and the reports of a run from its records, which are returned."""
-    read_manifest(directory)
+    """Write the tables and the reports of a run from its records, which are returned.
+
+    Raises:
+        FglauditError: ``directory`` holds no run, or none of its records can be read: tables made of
+            them by another version are not written over with nothing.
+    """
+    planned = read_manifest(directory).plan
     with no_cycles_sought():
         run = load_run(directory)
+        if planned and sum(bad.file.startswith("cells/") for bad in run.unreadable) == len(planned):
+            raise FglauditError(
+                f"a report is made from records that can be read; of {plural(len(planned), 'cell')} in {directory} none"
+                f" can be: {run.unreadable[0].reason}; the tables and the report in the folder stay as they were"
+            )
         write_findings(directory, run.cells)
         write_report(directory, run)
     return run

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from fglaudit.finding import RAISED, UNSTATED, Status
 from fglaudit.reports.alarms import unchecked, unknown_payloads, unstated_fields
-from fglaudit.reports.leaks import FEATURES, NEGLIGIBLE, Leak, reach, says_most
+from fglaudit.reports.leaks import FEATURES, NEGLIGIBLE, Leak, Parties, reach, says_most
 from fglaudit.reports.numbers import count, decimal, plural
 from fglaudit.reports.summary import Setting
 from fglaudit.scoring.clusters import TOO_FEW
@@ -94,7 +94,7 @@ def judge(tried: Sequence[Leak], doubt: str = "") -> tuple[Word, Leak | None, st
     able = [leak for leak in measured if leak.reassures]
     if not able:
         return Word.NOT_SHOWN, max(measured, key=says_most), _why_unable(measured)
-    ahead = [leak for leak in measured if not leak.held and (leak.advantage or 0.0) > NEGLIGIBLE]
+    ahead = [leak for leak in measured if leak.ahead]
     open_ = ahead or [leak for leak in able if not leak.held]
     if open_:
         widest = max(open_, key=reach)
@@ -166,18 +166,25 @@ def _why_open(leak: Leak) -> str:
     """Say why a row neither shows a leak nor that there is none."""
     if leak.unadapted:
         return f"{leak.attack} gets ahead of a guess by {decimal(leak.advantage)}, which is not told from chance"
+    if leak.ahead and (few := leak.for_an_interval) is not None:  # what "held" takes is no question any more
+        return f"{leak.attack} is ahead of a guess by {decimal(leak.advantage)}, {_shortage(few, leak, 'an interval')}"
     needs = leak.needs
-    if needs is not None and needs.too_few:
-        has = f"{TOO_FEW}: {plural(needs.has, 'client x seed', 'clients x seeds')}, {count(needs.need)} needed"
-        if needs.seeds is None:
-            return f"{has}; further seeds bring no further clients"
-        more = max(1, needs.seeds - len(leak.scored))
-        return f"{has}; {plural(more, 'more seed')} would do"
+    if needs is not None and needs.too_few and not leak.ahead:
+        return _shortage(needs, leak)
     if not leak.estimate.shown:
         return f"{TOO_FEW} for an interval"
     if leak.high is not None and leak.high <= NEGLIGIBLE:
         return f"the attacks here were not seen to work through this defense{_raised([leak])}"
-    if (leak.advantage or 0.0) > NEGLIGIBLE:
+    if leak.ahead:
         ahead, ends = decimal(leak.advantage), f"{decimal(leak.low)} to {decimal(leak.high)}"
         return f"{leak.attack} gets ahead of a guess by {ahead}, which is not told from chance: the interval is {ends}"
     return f"the interval reaches {decimal(leak.high)}, above {NEGLIGIBLE:g}"
+
+
+def _shortage(needs: Parties, leak: Leak, purpose: str = "") -> str:
+    """Say how many parties there are, how many it takes and how many more seeds give them."""
+    what = f"{TOO_FEW} for {purpose}" if purpose else TOO_FEW
+    has = f"{what}: {plural(needs.has, 'client x seed', 'clients x seeds')}, {count(needs.need)} needed"
+    if needs.seeds is None:
+        return f"{has}; further seeds bring no further clients"
+    return f"{has}; {plural(needs.more(len(leak.scored)), 'more seed')} would do"

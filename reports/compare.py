@@ -18,6 +18,7 @@ from typing import Any
 from fglaudit.errors import FglauditError
 from fglaudit.finding import CellRecord, Status
 from fglaudit.reports.achieved import achieved
+from fglaudit.reports.alarms import few
 from fglaudit.reports.answers import Answer, answers
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import mean, sd
@@ -66,6 +67,7 @@ class Comparison:
     differences: of every setting that both runs have.
     only_first, only_second: settings that one run alone has.
     unfinished_first, unfinished_second: settings of which cells failed or did not run, with how many.
+    unreadable_first, unreadable_second: why files of either run cannot be read.
     """
 
     first: str
@@ -75,6 +77,8 @@ class Comparison:
     only_second: tuple[str, ...]
     unfinished_first: tuple[str, ...] = ()
     unfinished_second: tuple[str, ...] = ()
+    unreadable_first: tuple[str, ...] = ()
+    unreadable_second: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         rows = [{**vars(d), "change": d.change.value, "words": list(d.words)} for d in self.differences]
@@ -86,6 +90,8 @@ class Comparison:
             "only_second": list(self.only_second),
             "unfinished_first": list(self.unfinished_first),
             "unfinished_second": list(self.unfinished_second),
+            "unreadable_first": list(self.unreadable_first),
+            "unreadable_second": list(self.unreadable_second),
         }
 
 
@@ -120,6 +126,7 @@ def compare_folders(first: Path, second: Path) -> Comparison:
         only(b, there, here),
         _unfinished(a, here, labels),
         _unfinished(b, there, labels),
+        *(tuple(f"{bad.file}: {bad.reason}" for bad in run.unreadable) for run in (a, b)),
     )
 
 
@@ -263,7 +270,12 @@ def comparison_text(found: Comparison) -> str:
     groups: dict[tuple[str, str], list[Difference]] = {}
     for difference in found.differences:
         groups.setdefault((difference.observer, difference.quantity), []).append(difference)
+    same: dict[tuple[str, Change], list[str]] = {}
     for (observer, quantity), mine in groups.items():
+        changes = {difference.change for difference in mine}
+        if observer and (len(changes) == 1 and changes <= {Change.EQUAL, Change.UNTESTED}):
+            same.setdefault((observer, changes.pop()), []).append(quantity)
+            continue
         counts = Counter(difference.change for difference in mine)
         told = ", ".join(f"{counts[change]} {change.value}" for change in Change if counts[change])
         lines.append(f"{observer + ': ' if observer else ''}{quantity}: {told} ({plural(len(mine), 'setting')})")
@@ -272,8 +284,11 @@ def comparison_text(found: Comparison) -> str:
                 continue
             pairs = f"{difference.paired} paired" if difference.paired else "unpaired"
             lines.append(f"  {difference.change.value:<14} {difference.setting} ({pairs}): {difference.text}")
+    lines += [f"{observer}: {change.value}: {', '.join(which)}" for (observer, change), which in same.items()]
     for where, names in ((found.first, found.only_first), (found.second, found.only_second)):
         lines += [f"only in {where}: {name}" for name in names]
     for where, names in ((found.first, found.unfinished_first), (found.second, found.unfinished_second)):
         lines += [f"failed or not run in {where}, and left out: {name}" for name in names]
+    for where, names in ((found.first, found.unreadable_first), (found.second, found.unreadable_second)):
+        lines += [f"cannot be read in {where}: {few(names, 2, '; ')}"] if names else []
     return "\n".join(lines)

@@ -40,6 +40,10 @@ class Parties:
     def too_few(self) -> bool:
         return self.has < self.need
 
+    def more(self, seeds: int) -> int:
+        """Return how many seeds are missing where there are ``seeds``; 0 where others bring no new clients."""
+        return 0 if self.seeds is None else max(1, self.seeds - seeds)
+
 
 @dataclass(frozen=True)
 class Leak:
@@ -131,6 +135,21 @@ class Leak:
             return Parties(has, need, -(-need * seeds // has) if self.redrawn else None)
         more = seeds_needed(NEGLIGIBLE, targets, seeds) if self.redrawn else None
         return Parties(has, clusters_like(targets, NEGLIGIBLE), more)
+
+    @property
+    def ahead(self) -> bool:
+        """Whether it got more than what counts as nothing, told from chance or not."""
+        return self.measured and not self.held and (self.advantage or 0.0) > NEGLIGIBLE
+
+    @property
+    def for_an_interval(self) -> Parties | None:
+        """How many parties it has and an interval takes; None where there is one or records hold no clusters."""
+        if self.clusters is None or not self.clusters.informative or self.estimate.shown:
+            return None
+        has = self.clusters.count
+        if has == 0:
+            return None
+        return Parties(has, MIN_CLUSTERS, -(-MIN_CLUSTERS * len(self.scored) // has) if self.redrawn else None)
 
     @property
     def worst_client(self) -> float | None:

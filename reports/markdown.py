@@ -6,13 +6,14 @@ import re
 from collections.abc import Sequence
 
 from fglaudit import __version__
+from fglaudit.finding import Status
 from fglaudit.reports.answers import applies
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import FEATURES
 from fglaudit.reports.next_steps import next_steps
 from fglaudit.reports.numbers import decimal, epsilon, interval, percent, percent_spread, size
 from fglaudit.reports.pages import ObserverCell, Row, Section, failures
-from fglaudit.reports.records import Run
+from fglaudit.reports.records import NOT_RUN, Run
 from fglaudit.reports.summary import Setting
 from fglaudit.reports.verdict import RunVerdict
 from fglaudit.reports.wording import QUANTITY_NAMES, observer_label, reading
@@ -78,7 +79,7 @@ def render_markdown(run: Run, settings: Sequence[Setting], parts: Sequence[Secti
         ]
     if problems := failures(settings, labels):
         lines += ["| status | findings | reason |", "| --- | --- | --- |"]
-        lines += [_line([item.status.value, str(item.findings), item.reason]) for item in problems]
+        lines += [_line([_said(item.status, item.reason), str(item.findings), item.reason]) for item in problems]
         lines.append("")
     lines.append(
         f"Details: report.html, findings.csv (what did not apply: coverage.csv), summary.csv. fglaudit {__version__}."
@@ -94,12 +95,17 @@ def _row(row: Row, chance: str, bought: str) -> list[str]:
         percent_spread(*row.stat("accuracy_global")),
         chance,
         bought,
-        *([row.outcome[0].value] * len(row.observers) if row.outcome else map(_observer, row.observers)),
+        *([_said(*row.outcome)] * len(row.observers) if row.outcome else map(_observer, row.observers)),
         epsilon(row.setting.largest("epsilon_accounted")),
         epsilon(row.setting.largest("epsilon_claimed")),
         size(row.average("bytes_up")),
         size(row.average("bytes_down")),
     ]
+
+
+def _said(status: Status, reason: str) -> str:
+    """The status in words: of a cell that the run has not come to, every row is kept as failed."""
+    return "not run" if reason == NOT_RUN else status.value
 
 
 def _observer(cell: ObserverCell) -> str:

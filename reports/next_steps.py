@@ -12,7 +12,7 @@ from fglaudit.reports.epsilons import guarantee_word
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import FEATURES
 from fglaudit.reports.numbers import plural
-from fglaudit.reports.records import Run
+from fglaudit.reports.records import NOT_RUN, Run
 from fglaudit.reports.summary import Setting
 from fglaudit.reports.wording import observer_subject, public_seed
 
@@ -35,14 +35,17 @@ def next_steps(run: Run, settings: Sequence[Setting], labels: Labels) -> list[st
             f"Do not deploy {few(which, 3, '; ')} where feature rows must stay with their owners: they leak to {who};"
             " the others are not thereby safe."
         )
-    failed = any(f.status is Status.FAILED for record in run.cells for f in record.findings)
+    failed = any(f.status is Status.FAILED and f.reason != NOT_RUN for record in run.cells for f in record.findings)
     if run.missing or run.unreadable or failed:
-        steps.append("Run the same command again: it computes the cells that are missing or failed.")
-    if more := max(map(_more_seeds, found), default=0):
-        seeds = _with_more({seed for setting in settings for seed in setting.seeds}, more)
+        again = "Mend what made cells fail, then run the same command again" if failed else "Run the same command again"
+        steps.append(f"{again}: it computes the cells that are missing or failed.")
+    missing = [more for more in map(_more_seeds, found) if more]
+    if missing:
+        seeds = _with_more({seed for setting in settings for seed in setting.seeds}, max(missing))
+        first = f" {plural(min(missing), 'seed')} may settle some of it." if min(missing) < max(missing) else ""
         steps.append(
-            f"Add {plural(more, 'seed')}, the same command with --seeds {seeds}: where the answer is \u201cnot shown:"
-            " too few parties\u201d, that is how many more it takes; what was computed stays."
+            f"Add {plural(max(missing), 'seed')}, the same command with --seeds {seeds}: where the answer is \u201cnot"
+            f" shown: too few parties\u201d, that is how many more it takes; what was computed stays.{first}"
         )
     facts = dict.fromkeys(
         name
@@ -87,8 +90,10 @@ def _with_more(seeds: Iterable[int], more: int) -> str:
 
 
 def _more_seeds(answer: Answer) -> int:
-    """Return how many more seeds it takes to show that nothing leaks; 0 where seeds are not what is missing."""
-    needs = answer.leak.needs if answer.leak is not None else None
-    if answer.word is not Word.NOT_SHOWN or answer.leak is None or needs is None or not needs.too_few:
+    """Return how many more seeds it takes for an interval where an attack is ahead of a guess, else to show that
+    nothing leaks; 0 where seeds are not what is missing."""
+    leak = answer.leak
+    if answer.word is not Word.NOT_SHOWN or leak is None:
         return 0
-    return 0 if needs.seeds is None else max(1, needs.seeds - len(answer.leak.scored))
+    needs = (leak.for_an_interval if leak.ahead else None) or leak.needs
+    return 0 if needs is None or not needs.too_few else needs.more(len(leak.scored))

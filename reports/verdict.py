@@ -138,16 +138,21 @@ def _observer(
         detail = f"{doubt} {_why_nothing(every)} {'' if guessed else 'What this observer learns is unknown.'}".strip()
         return ObserverVerdict(observer, "unknown", GUESSED if guessed else NOTHING, detail, "")
     leaks = [pair for pair in measured if pair[1].grounds]
-    open_ = [pair for pair in measured if _open(pair[1])]
+    ahead = [pair for pair in measured if pair[1].ahead]
+    open_ = [pair for pair in measured if pair[1].reassures and not pair[1].held]
+    unable, why = _unable(observer, settings, labels)
     if leaks:
         where, worst = max(_about(leaks), key=lambda pair: says_most(pair[1]))
-        level, headline = "leak", _leak_headline(observer, worst)
-    elif (text := _not_tested(observer, settings, labels)) is not None:
-        where, worst = max(_about(measured), key=_exposure)
-        level, headline = "unknown", text
+        level, headline, why = "leak", _leak_headline(observer, worst), ""
+    elif ahead and (_about(ahead)[0][1].quantity == FEATURES or unable != FEATURES):
+        where, worst = max(_about(ahead), key=lambda pair: says_most(pair[1]))
+        level, headline = "unknown", _ahead_headline(observer, worst)
+    elif unable:
+        where, worst = max(_about([pair for pair in measured if pair[1].quantity == unable]), key=_exposure)
+        level, headline, why = "unknown", why, ""
     elif open_:
         where, worst = max(open_, key=_exposure)
-        level, headline = "unknown", _open_headline(observer, worst)
+        level, headline = "unknown", _open_headline(worst)
     elif unsure:
         where, worst = max(_about(measured), key=_exposure)
         level, headline = "unknown", "No working attack here succeeded, but not every attack worked."
@@ -163,7 +168,7 @@ def _observer(
         ground += f" {percent(worst.proven)} of the rows are proven to be determined, whatever the attack."
     strongest = [(s, leak) for s in settings for leak in s.strongest_by_quantity(observer).values()]
     best = [pair for pair in strongest if pair[1].quantity == worst.quantity]
-    detail = f"{ground} {_also(leaks, worst, labels)}{doubt}".strip()
+    detail = " ".join(filter(None, (ground, why, _also(leaks, worst, labels), doubt)))
     somewhere = f" on {place(where)}" if len({place(s) for s in settings}) > 1 else ""
     where_and_sure = f"{labels.setting(where)}{somewhere}; {interval_words(worst)}"
     return ObserverVerdict(observer, level, headline, detail, _lowest(best, worst, labels, again), where_and_sure)
@@ -179,12 +184,6 @@ def _about(pairs: Sequence[tuple[Setting, Leak]]) -> list[tuple[Setting, Leak]]:
     """Those on features; where there is none, those on the first other quantity."""
     about = FEATURES if any(leak.quantity == FEATURES for _, leak in pairs) else pairs[0][1].quantity
     return [pair for pair in pairs if pair[1].quantity == about]
-
-
-def _open(leak: Leak) -> bool:
-    """Whether ``leak`` leaves open that something leaks: an attack that could show the contrary does not, or any other
-    one gets ahead of its control."""
-    return (leak.reassures and not leak.held) or (leak.advantage or 0.0) > NEGLIGIBLE
 
 
 def _leak_headline(observer: tuple[str, str], leak: Leak) -> str:
@@ -205,16 +204,28 @@ def _lower(text: str) -> str:
     return text[:1].lower() + text[1:]
 
 
-def _open_headline(observer: tuple[str, str], leak: Leak) -> str:
-    few = shortage_words(leak)
-    if (leak.advantage or 0.0) > NEGLIGIBLE or not few:
-        why = f"{TOO_FEW} to tell that from chance" if not leak.estimate.shown else "the interval reaches further"
-        return f"Undecided: {observer_subject(observer)} {deed(leak)}; {why}."
-    return f"Not shown: {TOO_FEW}. No attack here succeeded on {few}."
+def _ahead_headline(observer: tuple[str, str], leak: Leak) -> str:
+    few = leak.for_an_interval
+    if few is None:
+        why = "chance is not ruled out" if leak.estimate.shown else f"{TOO_FEW} to tell that from chance"
+    else:
+        more = few.more(len(leak.scored))
+        would = f"{plural(more, 'more seed')} would do" if more else "further seeds bring no further clients"
+        why = f"{TOO_FEW} to tell that from chance ({few.has} clients x seeds, {few.need} needed; {would})"
+    return f"Undecided: {_lower(observer_subject(observer))} {deed(leak)}; {why}."
 
 
-def _not_tested(observer: tuple[str, str], settings: Sequence[Setting], labels: Labels) -> str | None:
-    """Return where nothing that was measured for ``observer`` can show that nothing leaks, or None."""
+def _open_headline(leak: Leak) -> str:
+    if few := shortage_words(leak):
+        return f"Not shown: {TOO_FEW}. No attack here succeeded on {few}."
+    reach = f"{leak.attack} may get up to {decimal(leak.high)} of the way from a guess to everything"
+    return f"Undecided: no attack here is ahead of a guess by more than {NEGLIGIBLE:g}, but {reach}."
+
+
+def _unable(observer: tuple[str, str], settings: Sequence[Setting], labels: Labels) -> tuple[str, str]:
+    """Return on which quantity, features first, nothing measured for ``observer`` can show that nothing leaks, and a
+    sentence on why; both empty if there is none."""
+    found: dict[str, str] = {}
     for setting in settings:
         leaks = [leak for leak in setting.leaks if leak.observer == observer and leak.measured]
         for quantity in dict.fromkeys(leak.quantity for leak in leaks):
@@ -227,11 +238,10 @@ def _not_tested(observer: tuple[str, str], settings: Sequence[Setting], labels: 
                     else below_or_unseen(tried)
                 )
                 what = "" if quantity == FEATURES else f" on {QUANTITY_NAMES.get(quantity, quantity)}"
-                return (
-                    f"Not shown: with {labels.setting(setting)} the attacks here{what} {why}. That is no sign of"
-                    " protection."
-                )
-    return None
+                words = f"with {labels.setting(setting)} the attacks here{what} {why}. That is no sign of protection."
+                found.setdefault(quantity, f"Not shown: {words}")
+    first = FEATURES if FEATURES in found else next(iter(found), "")
+    return first, found.get(first, "")
 
 
 def _also(leaks: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels) -> str:

@@ -259,6 +259,8 @@ def parties_words(leak: Leak) -> str:
     if needs is None:
         return ""
     has = f"{plural(needs.has, 'cluster')} (clients x seeds)"
+    if (leak.advantage or 0.0) > NEGLIGIBLE:  # nothing will show that nothing leaks
+        return has
     return f"{has}; to show that nothing leaks it takes {count(needs.need)} at least"
 
 

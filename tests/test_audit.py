@@ -14,6 +14,7 @@ import torch
 from torch_geometric.data import Data
 
 import fglaudit
+from fglaudit import auditing
 from fglaudit.context import Context
 from fglaudit.datasets.from_memory import content_digest, graph_from
 from fglaudit.errors import FglauditError
@@ -107,6 +108,46 @@ def test_what_was_changed_in_a_graph_stands_in_the_record(tmp_path: Path) -> Non
         assert any(f"directed edges made undirected ({missing} reverse edges added)" in note for note in record.notes)
 
 
+def test_what_is_not_used_of_a_graph_is_said_and_undirected_edges_are_no_change() -> None:
+    graph: Any = nx.Graph([(0, 1, {"weight": 2.0}), (1, 2, {"weight": 0.5}), (3, 3)])
+    for node in graph:
+        graph.nodes[node].update(x=[0.0, 1.0 + node], y=node % 2, train_mask=True)
+    found, notes = graph_from(graph)
+    assert found.edge_index.shape[1] == 4
+    assert notes == (
+        "not used of edges: 'weight'; every edge counts alike",
+        "not used of nodes: 'train_mask'; what is read is x, y, clients",
+        "graph: 1 self-loops removed (protocols add their own)",
+    )
+    given = {**arrays(), "edge_weight": np.ones(3), "train": np.ones(30)}
+    notes = graph_from(given)[1]
+    assert "not used of edges: 'edge_weight'" in notes[0] and "not used: 'train'" in notes[1]
+
+
+def test_a_printed_report_is_its_answers_and_notes() -> None:
+    given = {**arrays(), "edge_weight": np.ones(3)}
+    report = fglaudit.audit(given, protocol=FEDGCN, clients=2, observers=["client:0"], attacks=["row-space"])
+    first, answer, *rest = repr(report).splitlines()
+    assert first.startswith("fedgcn") and answer.startswith("Client 0: ") and "%" in answer
+    assert any("edge_weight" in line for line in rest) and len(repr(report)) < 2000
+    assert "edge_weight" in report._repr_html_()
+
+
+def test_an_audit_that_is_stopped_keeps_the_seeds_that_were_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    def once(cell: Any, *rest: Any) -> Any:
+        if cell.seed:
+            raise KeyboardInterrupt
+        return audited(cell, *rest)
+
+    audited = auditing._audited
+    monkeypatch.setattr(auditing, "_audited", once)
+    with pytest.raises(auditing.AuditInterrupted, match="1 of 3 seeds finished") as stopped:
+        fglaudit.audit(
+            arrays(), protocol=FEDGCN, clients=2, observers=["client:0"], attacks=["row-space"], seeds=(0, 1, 2)
+        )
+    assert list(stopped.value.report.findings.seed) == [0]
+
+
 @dataclass(frozen=True)
 class Unwilling(Defense):
     """Serves nobody."""
@@ -128,7 +169,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"observers": ["sever"]}, "sever"),
     ({"attacks": "subset-sum"}, "a list"),
     ({"attacks": [3]}, "must be of kind attack"),
-    ({"seeds": ()}, "at least one seed"),
+    ({"seeds": ()}, "a list of seeds"),
+    ({"seeds": 3}, "a list of seeds"),
+    ({"observers": "server"}, "observers are a list"),
+    ({"defense": Unwilling}, r"make an instance: Unwilling\(\)"),
+    ({"protocol": torch.nn.Linear(2, 2)}, "a model does not say what is sent"),
     ({"clients": 0}, "at least one client"),
     ({"clients": 31}, "31 clients for the 30 nodes"),
     ({"split": "public"}, "public"),

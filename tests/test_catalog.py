@@ -120,3 +120,8 @@ def test_an_unknown_name_is_answered_with_every_known_one_once() -> None:
     assert sum(map(len, kinds)) > len(set.union(*kinds))  # some names are of two kinds
     whole = [name for name in known if " ... " not in name]  # the middle of a long list is left out
     assert len(whole) > 50 and whole == sorted(set(whole)) and set(whole) <= set.union(*kinds)
+
+
+def test_fields_inside_a_field_of_a_drawn_data_set_are_shown() -> None:
+    assert "in csbm: {...}" in explain("csbm") and "ones_per_row: float = 18.0" in explain("csbm")
+    assert "in task: {...}" in explain("csbm-dnc") and "in task" not in explain("cora")

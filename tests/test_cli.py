@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -250,3 +251,19 @@ def test_what_an_embedded_suite_lacks_is_changed_in_a_copy(capsys: pytest.Captur
     Path("mine.yaml").write_text(text)
     assert call("run", "mine.yaml", "--dataset", "tiny.npz", "--out", "r") == 2
     assert "lower clients" in (error := capsys.readouterr().err) and "my_suite.yaml" not in error
+
+
+def test_a_name_of_a_suite_with_other_letters_is_told_which_it_has(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("odd.yaml").write_text(SUITE.replace("name: small", "name: Prüfung"), "utf-8")
+    assert call("run", "odd.yaml", "--dry-run", "--quick") == 2
+    told = capsys.readouterr().err
+    assert "letters a to z or A to Z, digits" in told and "pattern" not in told
+
+
+def test_a_path_that_the_terminal_cannot_write_ends_no_command() -> None:
+    """Standard output of another encoding, as on many a Windows console."""
+    code = f"from fglaudit import cli; cli.app = lambda **_: print('{chr(0x6570)}'); cli.main([])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}
+    )
+    assert done.returncode == 0 and done.stdout == "\\u6570\n", done.stderr

@@ -16,6 +16,7 @@ from fglaudit.interruption import interrupt
 def report(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]) -> None:
     """Write the tables, reports and figures of a run again, finished or not."""
     from fglaudit.execution.stored_run import failed_rows
+    from fglaudit.reports.numbers import plural
     from fglaudit.reports.png import MISSING, draws
     from fglaudit.run import OUTPUTS, write_outputs
 
@@ -29,6 +30,6 @@ def report(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder
     if not draws():
         print(f"note: {MISSING}", file=sys.stderr)
     if failed := {row.cell for row in failed_rows(run.cells)}:
-        print(f"note: {len(failed)} cells failed or were not run; the report lists them", file=sys.stderr)
+        print(f"note: {plural(len(failed), 'cell')} failed or not run; the report lists them", file=sys.stderr)
     # The report of an unfinished run is a report: that its cells failed was the run's to say.
     end([trouble for trouble in troubles(run.cells) if trouble.code is not ExitCode.FAILED])

@@ -13,10 +13,19 @@ import networkx as nx
 import numpy as np
 import torch
 
-from fglaudit.datasets.npz import CLIENTS, KEYS, MASKS, REQUIRED, checked, checked_clients
+from fglaudit.datasets.npz import (
+    CLIENTS,
+    KEYS,
+    MASKS,
+    REQUIRED,
+    checked,
+    checked_clients,
+    unused_notes,
+    unused_of_edges,
+)
 from fglaudit.datasets.npz_archive import Array
 from fglaudit.datasets.raw import RawGraph, to_graph
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, shown
 from fglaudit.graph import Graph
 
 _ACCEPTED = (
@@ -24,8 +33,12 @@ _ACCEPTED = (
 )
 
 
+_NODE_ATTRIBUTES = ("x", "y", CLIENTS)
+
+
 def graph_from(source: Any, name: str = "graph", split_index: int = 0) -> tuple[Graph, tuple[str, ...]]:
-    """Return ``source`` as a graph, with a note for every kind of edge that had to be changed.
+    """Return ``source`` as a graph, with a note on what of it is not used (weights of edges, attributes of other names)
+    and for every kind of edge that had to be changed.
 
     Args:
         source: a :class:`fglaudit.graph.Graph`; an object with attributes (``torch_geometric.data.Data``) or a mapping
@@ -40,18 +53,22 @@ def graph_from(source: Any, name: str = "graph", split_index: int = 0) -> tuple[
     if isinstance(source, Graph):
         return source, ()
     if isinstance(source, nx.Graph):
-        arrays = _networkx_arrays(source)
+        arrays, unused = _networkx_arrays(source), _networkx_unused(source)
     elif isinstance(source, Mapping):
         arrays = {key: _array(value, key) for key, value in source.items() if key in KEYS}
+        unused = unused_notes(source)
     elif all(hasattr(source, key) for key in REQUIRED):
         there = {key: getattr(source, key, None) for key in KEYS}
         arrays = {key: _array(value, key) for key, value in there.items() if value is not None}
+        keys = getattr(source, "keys", ())  # a method of torch-geometric's Data, a list in its older versions
+        unused = unused_notes(keys() if callable(keys) else keys)
     else:
         raise FglauditError(f"a graph is {_ACCEPTED}; got {type(source).__name__}; convert it")
     masks = {key: arrays.pop(key) for key in MASKS if key in arrays}
     arrays |= {key: mask[:, split_index] if mask.ndim == 2 else mask for key, mask in masks.items()}
     raw: RawGraph = checked(arrays, name)
-    return to_graph(raw, name, 0)
+    graph, notes = to_graph(raw, name, 0)
+    return graph, (*unused, *notes)
 
 
 def content_digest(graph: Graph) -> str:
@@ -99,5 +116,17 @@ def _networkx_arrays(graph: Any) -> dict[str, Array]:
                 f" the first is {without[0]!r}; add it with networkx.set_node_attributes"
             )
     number = {node: i for i, node in enumerate(nodes)}
-    edges = np.array([(number[a], number[b]) for a, b in graph.edges()], dtype=np.int64).reshape(-1, 2).T
+    pairs = [(number[a], number[b]) for a, b in graph.edges()]
+    if not graph.is_directed():  # an undirected graph lists every edge once: that its reverse is missing is no change
+        pairs += [(b, a) for a, b in dict.fromkeys(pairs) if a != b]
+    edges = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     return {**{key: _array([graph.nodes[node][key] for node in nodes], key) for key in keys}, "edge_index": edges}
+
+
+def _networkx_unused(graph: Any) -> tuple[str, ...]:
+    on_edges = {str(key): None for _, _, data in graph.edges(data=True) for key in data}
+    on_nodes = {str(key): None for _, data in graph.nodes(data=True) for key in data if key not in _NODE_ATTRIBUTES}
+    others = ", ".join(map(shown, on_nodes))
+    read = ", ".join(_NODE_ATTRIBUTES)
+    of_nodes = (f"not used of nodes: {others}; what is read is {read}",) if others else ()
+    return (*unused_of_edges(on_edges), *of_nodes)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -20,6 +21,8 @@ from fglaudit.files.user import is_file, read_file, user_path
 REQUIRED, MASKS = ("x", "edge_index", "y"), ("train_mask", "val_mask", "test_mask")
 CLIENTS = "clients"
 KEYS = (*REQUIRED, *MASKS, CLIENTS)
+_COUNTS = ("num_nodes", "batch", "ptr")
+"""What torch-geometric keeps beside the data: nothing is lost with it."""
 Integers = NDArray[np.int64]
 
 
@@ -43,7 +46,8 @@ def load_npz(path: str, sha256: str | None = None) -> RawGraph:
             " put the old file back, or start a new run with another --out"
         )
     arrays, names = read_arrays(data, KEYS, str(file))
-    return checked(arrays, str(file), names)
+    raw = checked(arrays, str(file), names)
+    return dataclasses.replace(raw, notes=(*raw.notes, *unused_notes(names)))
 
 
 def checked(arrays: Mapping[str, Array], where: str, names: Collection[str] | None = None) -> RawGraph:
@@ -78,6 +82,20 @@ def checked(arrays: Mapping[str, Array], where: str, names: Collection[str] | No
         clients=checked_clients(arrays[CLIENTS], nodes) if CLIENTS in arrays else None,
         notes=_class_notes(labels),
     )
+
+
+def unused_notes(names: Iterable[str]) -> tuple[str, ...]:
+    """Say which of the arrays or attributes of a graph, by name, are not read: a mask called ``train`` is none."""
+    unused = [str(name) for name in names if name not in KEYS and name not in _COUNTS]
+    of_edges = [name for name in unused if name.startswith("edge_")]
+    others = ", ".join(shown(name) for name in unused if name not in of_edges)
+    return (*unused_of_edges(of_edges), *([f"not used: {others}; what is read is {', '.join(KEYS)}"] if others else []))
+
+
+def unused_of_edges(names: Iterable[str]) -> tuple[str, ...]:
+    """Say which attributes of edges are not read, all of them: graphs here have no weights."""
+    unused = ", ".join(map(shown, names))
+    return (f"not used of edges: {unused}; every edge counts alike",) if unused else ()
 
 
 def content_digest(path: str) -> str | None:

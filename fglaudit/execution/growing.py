@@ -13,7 +13,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.execution.run_folder import CONFIRMED
 from fglaudit.execution.stored_run import Manifest, is_there, read_manifest
 from fglaudit.files.own import read_own
-from fglaudit.suite.suite import Suite
+from fglaudit.suite.suite import Suite, resolve
 
 RULE = "a folder holds one run of one suite"
 FIX = "use another --out, or delete the folder"
@@ -51,10 +51,15 @@ def _refusal(directory: Path, suite: Suite, cells: Sequence[str], manifest: Mani
     old, new = _stored_suite(directory), suite.resolved()
     kept, wanted = {cell.cell for cell in manifest.plan}, set(cells)
     if {**old, "seeds": ()} != {**new, "seeds": ()}:
+        if _same_today(old, suite):
+            return f"another version of fglaudit wrote it, with other settings to this suite); {FIX}"
         differing = next((key for key in new if key != "datasets" and old.get(key) != new[key]), "datasets")
         return f"{differing} differ{', by --quick' if differing == 'empirical' else ''}); {FIX}"
-    if set(old["seeds"]) <= set(new["seeds"]) and not kept <= wanted:  # the suite says nothing of a key
-        return f"one of the two is --secret); give --secret or not, as at first, or {FIX}"
+    if set(old["seeds"]) <= set(new["seeds"]) and not kept <= wanted:
+        secret = any(cell.description.get("secret") is True for cell in manifest.plan)
+        if secret == (wanted == {cell.hash() for cell in suite.cells()}):  # the suite says nothing of a key
+            return f"one of the two is --secret); give --secret or not, as at first, or {FIX}"
+        return f"another version of fglaudit wrote it, with other attacks or settings to this suite); {FIX}"
     if not kept <= wanted:
         seeds = ",".join(map(str, old["seeds"]))
         return f"seeds differ); a run keeps the seeds that it has, give --seeds {seeds} and more, or {FIX}"
@@ -63,6 +68,16 @@ def _refusal(directory: Path, suite: Suite, cells: Sequence[str], manifest: Mani
     if sharded:
         return f"seeds differ); run once without --shard to add seeds, or {FIX}"
     return ""
+
+
+def _same_today(old: dict[str, Any], suite: Suite) -> bool:
+    """Whether the stored suite, read by this version, is ``suite``: then what differs are the versions' defaults."""
+    if old.get("plugins"):  # of files that may be gone, or may not run
+        return False
+    try:
+        return resolve(dict(old), "suite.yaml").resolved() == {**suite.resolved(), "seeds": old["seeds"]}
+    except FglauditError:
+        return False
 
 
 def _stored_suite(directory: Path) -> dict[str, Any]:

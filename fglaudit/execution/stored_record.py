@@ -40,6 +40,10 @@ _NOT_NEGATIVE = frozenset(
 )  # fmt: skip
 
 
+class OtherVersionError(ValueError):
+    """A record is whole, but this version does not write such records."""
+
+
 @dataclass(frozen=True)
 class Made:
     """What all cells of a run must have in common to be compared, as far as the suite does not say it.
@@ -90,13 +94,17 @@ def parse_record(text: bytes, cell: str) -> tuple[CellRecord, Made]:
     """Return the record of ``cell``, and what it was made with.
 
     Raises:
-        ValueError: damaged, of another cell, or with values that cannot be.
+        OtherVersionError: whole, but with other keys or values than this version writes.
+        ValueError: damaged.
     """
     data = unstamped(text, f"{cell}.json")
-    made = Made.from_json(data.pop("made", None))
-    check_record(data)
-    _demand(data["cell"] == cell, "cell", data["cell"])
-    return CellRecord.from_json(data), made
+    try:
+        made = Made.from_json(data.pop("made", None))
+        check_record(data)
+        _demand(data["cell"] == cell, "cell", data["cell"])
+        return CellRecord.from_json(data), made
+    except ValueError as error:  # its digest is right: this is what somebody's version wrote
+        raise OtherVersionError(str(error)) from error
 
 
 def check_record(data: Mapping[str, Any]) -> None:
@@ -164,7 +172,9 @@ _LATER = {"examples"}
 
 
 def _check_row(row: Any) -> None:
-    _demand(isinstance(row, dict) and row.keys() == _COLUMNS.keys(), "columns of a finding", row)
+    _demand(isinstance(row, dict), "a finding", row)
+    if odd := sorted(map(str, row.keys() ^ _COLUMNS.keys())):
+        raise ValueError(f"other columns of a finding: {', '.join(odd[:3])}{' ...' if len(odd) > 3 else ''}")
     check_columns(row)
 
 
@@ -265,4 +275,10 @@ FIX = "the same run command computes it again"
 
 def damaged(path: object, error: Exception) -> FglauditError:
     """Return the error for a record that cannot be used."""
+    if isinstance(error, OtherVersionError):
+        return FglauditError(
+            f"a record must be of this version's form; {path} was written by another version of fglaudit ({error}); run"
+            " the suite again, with a new --out where the folder is refused, or read the folder with the version that"
+            " wrote it"
+        )
     return FglauditError(f"a record must be whole; {path} is damaged ({error}); {FIX}")

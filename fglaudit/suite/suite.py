@@ -249,6 +249,8 @@ def _validated(data: dict[str, Any]) -> _SuiteFile:
                 f"the key {where} is required; write e.g. {_EXAMPLES.get(where, where + ': ...')}"
             ) from error
         rule = re.sub(r"valid dictionary or instance of \w+", "mapping of keys to values", problem["msg"])
+        if problem["type"] == "string_pattern_mismatch":  # of the name, which files are called by
+            rule = "a name has letters a to z or A to Z, digits, dots, dashes and underscores, and no blank"
         raise FglauditError(f"{where}: {rule}; got {shown(problem['input'])}{_example(where)}") from error
 
 

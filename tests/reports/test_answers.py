@@ -65,6 +65,15 @@ def test_held_takes_parties_enough_and_every_attack(tmp_path: Path) -> None:
     )
 
 
+def test_where_an_attack_is_ahead_seeds_for_an_interval_are_asked_for_not_those_for_held(tmp_path: Path) -> None:
+    cells = [with_rows({"row-space": [37, 38, 40]}, seed=seed) for seed in range(2)]
+    few = answer(tmp_path / "a", cells[0])
+    assert few.word is Word.NOT_SHOWN and few.reason.endswith("3 clients x seeds, 5 needed; 1 more seed would do")
+    settings = summarize(run := load_run(tmp_path / "a" / "run"))
+    assert "Add 1 seed, the same command with --seeds 0-1" in " ".join(next_steps(run, settings, Labels.of(settings)))
+    assert answer(tmp_path / "b", *cells).word is Word.LEAKS
+
+
 def test_the_seeds_that_it_takes_more_are_seeds_enough(tmp_path: Path) -> None:
     few = answer(tmp_path / "a", with_rows({"idle": [0] * 10}))
     more = int(few.reason.split("; ")[1].split()[0])

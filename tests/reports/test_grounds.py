@@ -131,6 +131,19 @@ def test_too_few_parties_are_said_with_the_seeds_that_would_do(tmp_path: Path) -
     assert "too few parties for an interval, range" in few.detail
 
 
+def test_rows_that_are_rebuilt_come_before_attacks_that_are_confused(tmp_path: Path) -> None:
+    ahead = cell({"row-space": rows([37, 38, 40])})
+    confused = replace(
+        ahead.findings[0], attack="update-shares", quantity="training-labels", metric="overlap", advantage=-0.9,
+        advantage_low=-1.0, advantage_high=-0.8,
+    )  # fmt: skip
+    found = verdict(tmp_path, replace(ahead, findings=(*ahead.findings, confused)))
+    assert found.headline.startswith("Undecided: the server rebuilds 63.9")
+    assert "3 clients x seeds, 5 needed; 1 more seed would do" in found.headline
+    assert "labels of training nodes do worse than guesses" in found.detail
+    assert "nothing leaks" not in found.detail
+
+
 def test_the_same_partition_brings_no_new_clusters_with_another_seed(tmp_path: Path) -> None:
     def drawn(seed: int, digest: str) -> CellRecord:
         made = cell({"a": rows([0] * 10)}, seed=seed)
