@@ -28,6 +28,7 @@ from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guar
 from fglaudit.observers import expand
 from fglaudit.parties.base import ActiveChannel, Behaviour, Conduct
 from fglaudit.partition import partition_facts
+from fglaudit.plugins.staying import staying
 from fglaudit.privacy.accounting import Relation
 from fglaudit.rng import derive
 from fglaudit.scoring.truth import GroundTruth
@@ -234,6 +235,7 @@ def record(
     return recording, truth
 
 
+@staying()
 def record_training(
     graph: FederatedGraph,
     protocol: FederatedProtocol,

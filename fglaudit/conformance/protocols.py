@@ -14,6 +14,7 @@ from fglaudit.conformance.exposed_rows import unexposed
 from fglaudit.conformance.one_row import misstated
 from fglaudit.conformance.past_channel import Messages, carried_past
 from fglaudit.conformance.runs import CPU, Run, example_graph, record
+from fglaudit.conformance.unlisted_rows import unlisted
 from fglaudit.conformance.uploaded_models import misread_uploads
 from fglaudit.context import Context, Uploads
 from fglaudit.empirical.unnamed import unnamed_fields
@@ -42,6 +43,8 @@ def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = N
     assert not past, f"whatever crosses between parties goes through the channel, to who uses it: {past}"
     reached = unexposed(protocol, graph, first)
     assert not reached, f"`exposed` lists all nodes whose rows reach an observer; it lists none, and {reached}"
+    left_out = unlisted(protocol, graph, first)
+    assert not left_out, f"`exposed` lists all nodes whose rows reach an observer; {left_out}"
     wrong = misstated(protocol, graph, first) or misread_uploads(protocol, graph)
     assert not wrong, wrong
     stated = protocol.structure(graph)
