@@ -12,6 +12,7 @@ import torch
 from fglaudit.conformance.comparing import assert_unchanged, check_plugin, graph_tensors, same_messages, same_weights
 from fglaudit.conformance.exposed_rows import unexposed
 from fglaudit.conformance.one_row import misstated
+from fglaudit.conformance.overlisted_rows import overlisted
 from fglaudit.conformance.past_channel import Messages, carried_past
 from fglaudit.conformance.runs import CPU, Run, example_graph, record
 from fglaudit.conformance.unlisted_rows import unlisted
@@ -45,6 +46,8 @@ def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = N
     assert not reached, f"`exposed` lists all nodes whose rows reach an observer; it lists none, and {reached}"
     left_out = unlisted(protocol, graph, first)
     assert not left_out, f"`exposed` lists all nodes whose rows reach an observer; {left_out}"
+    thinned = overlisted(protocol, graph, first)
+    assert not thinned, f"`exposed` lists no nodes whose rows do not reach an observer, which thin out leaks; {thinned}"
     wrong = misstated(protocol, graph, first) or misread_uploads(protocol, graph)
     assert not wrong, wrong
     stated = protocol.structure(graph)

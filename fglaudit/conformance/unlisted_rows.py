@@ -48,7 +48,7 @@ def unlisted(protocol: FederatedProtocol, graph: FederatedGraph, first: Messages
             entries = moved(before, after)
             messages = list(set(before.entry_messages()[entries].tolist()))
             for observer in observers:
-                if bool(_receives(observer, before)[messages].any()):
+                if bool(receives(observer, before)[messages].any()):
                     who = f"{observer.name} ({observer.knowledge})" if observer.knowledge else observer.name
                     kind = type(before.payload).__name__
                     return (
@@ -94,7 +94,7 @@ def _first_of_kind(
             yield before, after
 
 
-def _receives(observer: Observer, batch: MessageBatch) -> Tensor:
+def receives(observer: Observer, batch: MessageBatch) -> Tensor:
     """Return which messages [P] of ``batch`` the observer is sent; all of them on the wire."""
     if observer.wire:
         return torch.ones(len(batch.receivers), dtype=torch.bool)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from fglaudit.conformance.overlisted_rows import overlisted
 from fglaudit.conformance.past_channel import Messages
 from fglaudit.conformance.unlisted_rows import unlisted
 from fglaudit.context import Uploads
@@ -180,3 +181,21 @@ def test_all_that_are_listed_are_enough() -> None:
     protocol, first = FedGCN(hops=2, rounds=1), Messages()
     record(protocol, tamper=first.keep)
     assert unlisted(protocol, example_graph(), first) == ""
+
+
+@dataclass(frozen=True)
+class Everybody(FedGCN):
+    """Lists everybody's nodes, as the default does, where sums of neighbours' rows alone are sent."""
+
+    name: ClassVar[str] = "everybody"
+
+    def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
+        return FederatedProtocol.exposed(self, graph, observer)
+
+
+def test_nodes_that_reach_nobody_and_are_listed_are_named() -> None:
+    """Of a hundredth of the nodes all rows are an advantage of 0.01, which reads "held"."""
+    protocol, first = Everybody(hops=1, rounds=1), Messages()
+    record(protocol, tamper=first.keep)
+    assert "client:0 receives nothing made of rows of 20 of the 40" in overlisted(protocol, example_graph(), first)
+    assert overlisted(FedGCN(hops=1, rounds=1), example_graph(), first) == ""

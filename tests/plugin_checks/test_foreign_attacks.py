@@ -108,3 +108,22 @@ def test_an_attack_that_changes_settings_of_torch_fails_and_others_keep_theirs()
 def test_another_confidence_is_another_result() -> None:
     with pytest.raises(AssertionError, match="same seed, same result"):
         check_attack(Zeros(shifts=True), RUN.view(_one()))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("rows", torch.full((60, 24), torch.nan), "60 of 60 that zeros gave have NaN or infinity"),
+        ("rows", torch.zeros(60, 5), "rows [R, 24]"),
+        ("nodes", torch.arange(60) + 1, "zeros named 60"),
+        ("nodes", torch.arange(60) - 2, "zeros named -2"),
+        ("nodes", torch.arange(59), "60 rows, 59 nodes"),
+        ("confidence", torch.full((60,), torch.nan), "confidences are numbers"),
+    ],
+)
+def test_what_is_no_row_makes_a_failed_one(field: str, value: torch.Tensor, words: str) -> None:
+    plain = Reconstruction(torch.zeros(60, 24), torch.arange(60), torch.ones(60))
+    (output,) = run_attacks(RUN.recording, [ObserverSpec(("server",))], [Zeros()])
+    made = dataclasses.replace(output, results=(dataclasses.replace(plain, **{field: value}),))
+    (found,) = score([made], RUN.truth)
+    assert found.finding.status is Status.FAILED and words in found.finding.reason
