@@ -46,8 +46,6 @@ def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = N
     assert not reached, f"`exposed` lists all nodes whose rows reach an observer; it lists none, and {reached}"
     left_out = unlisted(protocol, graph, first)
     assert not left_out, f"`exposed` lists all nodes whose rows reach an observer; {left_out}"
-    thinned = overlisted(protocol, graph, first)
-    assert not thinned, f"`exposed` lists no nodes whose rows do not reach an observer, which thin out leaks; {thinned}"
     wrong = misstated(protocol, graph, first) or misread_uploads(protocol, graph)
     assert not wrong, wrong
     stated = protocol.structure(graph)
@@ -76,6 +74,8 @@ def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = N
         assert not same_weights(corrupted.trained, trained), (
             f"what is sent is trained on (rule 2): corrupting {name} changed nothing"
         )
+    thinned = overlisted(protocol, graph, first)
+    assert not thinned, f"`exposed` lists no nodes whose rows do not reach an observer, which thin out leaks; {thinned}"
 
 
 class _ApartSession(DefenseSession):
