@@ -9,12 +9,16 @@ from typing import Any
 
 import torch
 
+from fglaudit import registry
 from fglaudit.adversary.attack_stream import attack_stream
+from fglaudit.adversary.guarded_view import changed, own_view
+from fglaudit.adversary.guests import guest
 from fglaudit.adversary.local_reports import as_sent, attack_reports, before_reports, runs_on_reports
 from fglaudit.adversary.modelled import decides, late, out_of_order
 from fglaudit.adversary.once_per_view import forget
+from fglaudit.errors import FglauditError
 from fglaudit.facts import Additive, Fact, Field, Randomised, kind_of
-from fglaudit.finding import ADAPTED, LEARNED, Finding, Status
+from fglaudit.finding import ADAPTED, LEARNED, OTHERS, Finding, Status
 from fglaudit.guarantees import Word
 from fglaudit.interfaces import SERVER_TRUSTED, Attack
 from fglaudit.observers import ObserverSpec, expand
@@ -83,23 +87,25 @@ def _attempt(
         blind: the views of noise that attacks share in their self-tests; None: no self-tests.
     """
     output = Output(blank, attack, pooled, views)
+    given = views if registry.shipped("attack", attack) else tuple(map(own_view, views))
     try:
         why = nothing_to_ask(type(attack).quantity, [view.observer for view in views], pooled)
-        why = why or next((why for view in views if (why := unsuitable(attack, view)) is not None), None)
+        why = why or next((why for view in given if (why := unsuitable(attack, view)) is not None), None)
         if why is not None:
             return replace(output, blank=replace(blank, status=Status.NOT_APPLICABLE, reason=why))
         start = time.perf_counter()
         read: set[tuple[str, str]] = set()
         streams = [attack_stream(attack, view, "attack") for view in views]
         results = tuple(
-            attack_reports(attack, view.noted(read), rng, device) for view, rng in zip(views, streams, strict=True)
+            attack_reports(attack, view.noted(read), rng, device) for view, rng in zip(given, streams, strict=True)
         )
         seconds = time.perf_counter() - start
+        _refuse_changed(attack, views, given)
         if blind is None:
             return replace(output, blank=replace(blank, seconds_attack=seconds), results=results, on_noise=None)
         tested = _widest(views)
         rng = attack_stream(attack, views[tested], "self-test")
-        flaw = planted_flaw(attack, views[tested], rng, device)
+        flaw = planted_flaw(attack, given[tested], rng, device)
     except NotStatedError as error:
         return replace(output, blank=replace(blank, status=Status.NOT_APPLICABLE, reason=str(error)))
     except Exception as error:
@@ -111,10 +117,21 @@ def _attempt(
         blank=replace(blank, seconds_attack=seconds),
         results=results,
         flaw=flaw,
-        on_noise=NoiseRuns(attack, views[tested], rng, device, blind),
+        on_noise=NoiseRuns(attack, given[tested], rng, device, blind),
         tested=tested,
         read=frozenset(read),
     )
+
+
+def _refuse_changed(attack: Attack, views: Sequence[View], given: Sequence[View]) -> None:
+    """Raise :class:`FglauditError` where ``attack`` wrote into a view that it was ``given``, its own copy of one of
+    ``views``."""
+    for before, after in zip(views, given, strict=True):
+        if after is not before and (part := changed(before, after)):
+            raise FglauditError(
+                f"an attack must not change its view; {type(attack).name} changed `{part}` of {before.observer.name};"
+                " let it work on clones"
+            )
 
 
 def _widest(views: Sequence[View]) -> int:
@@ -129,7 +146,8 @@ def unsuitable(attack: Attack, view: View) -> str | None:
 
 def _unsupported(attack: Attack, view: View) -> str | None:
     """Return why ``attack`` cannot work on what the protocol computed with: randomised rows are real-valued."""
-    return attack.unsupported(as_sent(view) if runs_on_reports(attack, view.public.facts) else view)
+    with guest(attack):
+        return attack.unsupported(as_sent(view) if runs_on_reports(attack, view.public.facts) else view)
 
 
 def _unreadable(attack: Attack, view: View) -> str | None:
@@ -180,6 +198,8 @@ def adapted(attack: Attack, facts: Sequence[Fact]) -> str:
     )
     if not names and kind.leaks_only:
         return f"no: {LEARNED}"
+    if not names and not registry.shipped("attack", attack):  # what it says of itself, and plants, is its own word
+        return f"no: {OTHERS}"
     return f"no: {', '.join(names)}" if names else ADAPTED
 
 

@@ -19,6 +19,10 @@ UNSTATED = "Unstated"
 LEARNED = "messages whose meaning is learned"
 """In the column ``adapted``: what a low score of this attack says nothing of, whatever was done to messages."""
 
+OTHERS = "an attack that is no part of fglaudit"
+"""In the column ``adapted`` of another author's attack that says that it allows for everything: that, and the leak that
+it proves itself on, are its own word, so it may show a leak, never its absence."""
+
 YES, NO = "yes", "no"
 """What the column ``succeeds_weakened`` may say."""
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fglaudit.finding import RAISED, UNSTATED, Status
+from fglaudit.finding import OTHERS, RAISED, UNSTATED, Status
 from fglaudit.reports.alarms import unchecked, unknown_payloads, unstated_fields
 from fglaudit.reports.leaks import FEATURES, NEGLIGIBLE, Leak, Parties, reach, says_most
 from fglaudit.reports.numbers import count, decimal, plural
@@ -143,14 +143,22 @@ def _why_untested(tried: Sequence[Leak]) -> str:
 
 
 def _why_unable(measured: Sequence[Leak]) -> str:
-    facts = dict.fromkeys(name for leak in measured for name in leak.unadapted)
-    if facts:
+    if facts := not_allowed_for(measured):
         return f"the attacks here are not adapted to {', '.join(facts)}"
     return f"the attacks here {below_or_unseen(measured)}"
 
 
+def not_allowed_for(measured: Sequence[Leak]) -> tuple[str, ...]:
+    """Return what was done to the messages that attacks do not allow for."""
+    return tuple(dict.fromkeys(name for leak in measured for name in leak.unadapted if name != OTHERS))
+
+
 def below_or_unseen(measured: Sequence[Leak]) -> str:
     """Say what attacks that are adapted do, and that still cannot show that nothing leaks."""
+    here = [leak for leak in measured if OTHERS not in leak.unadapted]
+    if measured and not here:
+        return "are no part of fglaudit: they may show a leak, never its absence"
+    measured = here
     if all((leak.high or 0.0) < 0 for leak in measured):
         return "do worse than guesses, so they are confused"
     return f"were not seen to work through this defense{_raised(measured)}"

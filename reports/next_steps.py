@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fglaudit.finding import Status
+from fglaudit.finding import OTHERS, Status
 from fglaudit.guarantees import Word as Guarantee
 from fglaudit.reports.alarms import few, unexamined
-from fglaudit.reports.answers import Answer, Word, answers, applies
+from fglaudit.reports.answers import Answer, Word, answers, applies, not_allowed_for
 from fglaudit.reports.epsilons import guarantee_word
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import FEATURES
@@ -47,17 +47,22 @@ def next_steps(run: Run, settings: Sequence[Setting], labels: Labels) -> list[st
             f"Add {plural(max(missing), 'seed')}, the same command with --seeds {seeds}: where the answer is \u201cnot"
             f" shown: too few parties\u201d, that is how many more it takes; what was computed stays.{first}"
         )
-    facts = dict.fromkeys(
-        name
+    unable = [
+        leak
         for a in found
         if a.word is Word.NOT_SHOWN and not any(leak.reassures for leak in a.leaks)
         for leak in a.leaks
-        for name in leak.unadapted
-    )
+    ]
+    facts = not_allowed_for(unable)
     if facts:
         steps.append(
             f"Attack with something that allows for what was done to messages ({few(facts)}): the attacks here do not"
             " (fglaudit list attacks)."
+        )
+    if any(OTHERS in leak.unadapted for leak in unable):
+        steps.append(
+            "Attack with those of fglaudit too (attacks: all): one of another author may show a leak, never its"
+            " absence."
         )
     named = dict.fromkeys(field for setting in settings for field in unexamined(setting))
     if named:

@@ -10,7 +10,7 @@ from fglaudit.finding import Status
 from fglaudit.reports.achieved import achieved
 from fglaudit.reports.alarms import alarms as find_alarms
 from fglaudit.reports.alarms import few, refuted
-from fglaudit.reports.answers import Word, applies, below_or_unseen, not_all
+from fglaudit.reports.answers import Word, applies, below_or_unseen, not_all, not_allowed_for
 from fglaudit.reports.choice import Confirmations
 from fglaudit.reports.cost import cost_lines
 from fglaudit.reports.fell_behind import fell_behind
@@ -231,7 +231,7 @@ def _unable(observer: tuple[str, str], settings: Sequence[Setting], labels: Labe
         for quantity in dict.fromkeys(leak.quantity for leak in leaks):
             tried = [leak for leak in leaks if leak.quantity == quantity]
             if not any(leak.reassures for leak in tried):
-                facts = list(dict.fromkeys(name for leak in tried for name in leak.unadapted))
+                facts = not_allowed_for(tried)
                 why = (
                     f"do not allow for what was done to the messages ({', '.join(facts)})"
                     if facts

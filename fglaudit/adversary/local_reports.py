@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fglaudit.adversary.expected_f1 import best_f1_bits
 from fglaudit.adversary.feature_prior import FeaturePrior, feature_prior
+from fglaudit.adversary.guests import guest
 from fglaudit.adversary.modelled import MULTI_BIT, decides
 from fglaudit.adversary.public_rules import clip_of_rows, known_as_used, noise_of_rows, norm_bound, unused_columns
 from fglaudit.facts import ROWS, Additive, Fact, Randomised
@@ -33,8 +34,10 @@ def attack_reports(
 ) -> Reconstruction | Inference:
     """Run ``attack`` on ``view``; where rows were randomised, on the reports, and decide the rows behind them."""
     if not runs_on_reports(attack, view.public.facts):
-        return attack.run(view, rng=rng, device=device)
-    result = attack.run(as_sent(view), rng=rng, device=device)
+        with guest(attack):
+            return attack.run(view, rng=rng, device=device)
+    with guest(attack):
+        result = attack.run(as_sent(view), rng=rng, device=device)
     return decided(result, view) if isinstance(result, Reconstruction) else result
 
 

@@ -13,7 +13,7 @@ from fglaudit.context import REPORTING_NODE
 from fglaudit.defenses.none import NoDefense
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
-from fglaudit.payloads import ModelUpdate
+from fglaudit.payloads import ModelUpdate, Payload
 from fglaudit.view import Observer
 
 
@@ -25,9 +25,7 @@ def unexposed(protocol: FederatedProtocol, graph: FederatedGraph, first: Message
     Args:
         first: the messages of a training of ``protocol`` on ``graph`` without a defense.
     """
-    units = ("node", REPORTING_NODE)
-    others = {release.payload for release in protocol.releases(graph) if release.unit not in units}
-    listed = set(type(protocol).emits) - others - {ModelUpdate}
+    listed = about_nodes(protocol, graph)
     if not listed:
         return ""
     client, own, rows = changed_rows(graph)
@@ -46,3 +44,11 @@ def unexposed(protocol: FederatedProtocol, graph: FederatedGraph, first: Message
             if party != client and not bool(isin(own, protocol.exposed(graph, observer)).any()):
                 return f"{named(party)} receives {kind.__name__} made of rows of client {client}"
     return ""
+
+
+def about_nodes(protocol: FederatedProtocol, graph: FederatedGraph) -> set[type[Payload]]:
+    """Return the payloads that ``exposed`` is about: all but models, and what ``releases`` says is about whole clients
+    or edges."""
+    units = ("node", REPORTING_NODE)
+    others = {release.payload for release in protocol.releases(graph) if release.unit not in units}
+    return set(type(protocol).emits) - others - {ModelUpdate}

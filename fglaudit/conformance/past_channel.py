@@ -132,11 +132,11 @@ def changed_rows(graph: FederatedGraph) -> tuple[int, Tensor, Tensor]:
     own = graph.clients[client]
     own = own[holders[own] == 1]
     x = graph.x.clone()
-    x[own] = _other_rows(x[own])
+    x[own] = other_rows(x[own])
     return client, own, x
 
 
-def _other_rows(rows: Tensor) -> Tensor:
+def other_rows(rows: Tensor) -> Tensor:
     """Return the rows [n, ..., F] in other places and their entries too, half of them lost: means are other ones."""
     if not len(rows):
         return rows

@@ -12,8 +12,10 @@ import torch
 from fglaudit.conformance.comparing import assert_unchanged, check_plugin, graph_tensors, same_messages, same_weights
 from fglaudit.conformance.exposed_rows import unexposed
 from fglaudit.conformance.one_row import misstated
+from fglaudit.conformance.overlisted_rows import overlisted
 from fglaudit.conformance.past_channel import Messages, carried_past
 from fglaudit.conformance.runs import CPU, Run, example_graph, record
+from fglaudit.conformance.unlisted_rows import unlisted
 from fglaudit.conformance.uploaded_models import misread_uploads
 from fglaudit.context import Context, Uploads
 from fglaudit.empirical.unnamed import unnamed_fields
@@ -42,6 +44,8 @@ def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = N
     assert not past, f"whatever crosses between parties goes through the channel, to who uses it: {past}"
     reached = unexposed(protocol, graph, first)
     assert not reached, f"`exposed` lists all nodes whose rows reach an observer; it lists none, and {reached}"
+    left_out = unlisted(protocol, graph, first)
+    assert not left_out, f"`exposed` lists all nodes whose rows reach an observer; {left_out}"
     wrong = misstated(protocol, graph, first) or misread_uploads(protocol, graph, first)
     assert not wrong, wrong
     stated = protocol.structure(graph)
@@ -70,6 +74,8 @@ def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = N
         assert not same_weights(corrupted.trained, trained), (
             f"what is sent is trained on (rule 2): corrupting {name} changed nothing"
         )
+    thinned = overlisted(protocol, graph, first)
+    assert not thinned, f"`exposed` lists no nodes whose rows do not reach an observer, which thin out leaks; {thinned}"
 
 
 class _ApartSession(DefenseSession):

@@ -120,8 +120,9 @@ class FederatedProtocol(ABC):
         return Structure()
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
-        """Return ids of the nodes whose features reach ``observer`` by messages about features: its targets. Default:
-        all nodes that the observing clients do not own; none for a protocol that sends nothing at all."""
+        """Return ids of the nodes whose features reach ``observer`` by messages about features: its targets. All of
+        them, since of others nothing is said, and no others, which thin out what it gets. Default: all nodes that the
+        observing clients do not own; none for a protocol that sends nothing at all."""
         if not type(self).emits:
             return torch.empty(0, dtype=torch.long)
         mine = torch.zeros(graph.num_nodes, dtype=torch.bool)

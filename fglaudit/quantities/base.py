@@ -27,6 +27,11 @@ NO_ROW_REACHES = (
     " models give away is asked under other quantities"
 )
 """Why nobody's features, nor what is computed of them, can be asked of an observer."""
+ALL_ROWS_KNOWN = (
+    "this observer knows every row that reaches it beforehand, so that there is none to learn; give it fewer auxiliary"
+    " rows"
+)
+"""Why not, where rows do reach it."""
 
 Result = Reconstruction | Inference
 """What an attack returns, and what a guess is."""

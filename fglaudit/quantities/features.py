@@ -17,7 +17,7 @@ from fglaudit.adversary.prior_only import prior_only
 from fglaudit.facts import ROWS, Absent, Fact, Field, Sealed
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
-from fglaudit.quantities.base import NO_ROW_REACHES, Comparison, Excess, Quantity, Truth
+from fglaudit.quantities.base import ALL_ROWS_KNOWN, NO_ROW_REACHES, Comparison, Excess, Quantity, Truth
 from fglaudit.quantities.claims import Claims, check_claims
 from fglaudit.quantities.class_alone import class_alone
 from fglaudit.quantities.game import Game, breakdown, score
@@ -44,7 +44,7 @@ class Features(Quantity):
     def nothing_to_ask(self, asked: Sequence[Game]) -> str | None:
         if any(len(game.targets) for game in asked):
             return None
-        return NO_ROW_REACHES
+        return ALL_ROWS_KNOWN if any(game.known for game in asked) else NO_ROW_REACHES
 
     def guess(self, view: View, subjects: Tensor, rng: torch.Generator) -> Reconstruction:
         return prior_only(view, subjects, rng)

@@ -29,6 +29,7 @@ class Game(Question):
         clusters: [T], the cluster each target belongs to for intervals.
         kind: what the levels of features are.
         labels, degrees, owners: of the targets, for breakdowns.
+        known: how many exposed nodes are no targets, since the observer knows their rows beforehand.
         predicted: the class that each node of the graph predicts [N], where nodes report it; empty otherwise.
     """
 
@@ -36,6 +37,7 @@ class Game(Question):
     labels: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     degrees: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     owners: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    known: int = 0
     predicted: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
 
     @property
@@ -69,6 +71,7 @@ class Game(Question):
             labels=labels,
             degrees=graph.degrees()[targets],
             owners=owners,
+            known=len(exposed) - len(targets) // samples,
             predicted=truth.trained.get(PREDICTED_CLASSES, labels[:0]),
         )
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import NO_ROW_REACHES, InferredQuantity, Question, Scores, Truth
+from fglaudit.quantities.base import ALL_ROWS_KNOWN, NO_ROW_REACHES, InferredQuantity, Question, Scores, Truth
 from fglaudit.view import View
 
 _TOLERANCE = 0.01
@@ -33,7 +33,7 @@ class _Norms(InferredQuantity):
         exposed = truth.protocol.exposed(graph, truth.observer)
         subjects = exposed[torch.isin(exposed, truth.strangers())]
         if len(subjects) == 0:
-            return NO_ROW_REACHES
+            return ALL_ROWS_KNOWN if len(exposed) else NO_ROW_REACHES
         return Question(subjects, self.of(graph.x[subjects].double()), truth.clusters(subjects))
 
     def guess(self, view: View, subjects: Tensor, rng: torch.Generator) -> Inference:

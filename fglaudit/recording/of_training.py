@@ -20,6 +20,7 @@ from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import Verdict, Word
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained, bound
 from fglaudit.parties.base import ActiveChannel, Behaviour, Conduct
+from fglaudit.plugins.staying import staying
 from fglaudit.recording.recording import Recording
 from fglaudit.rng import derive
 from fglaudit.scoring.truth import GroundTruth
@@ -34,6 +35,7 @@ Progress = Callable[[int, int], None]
 """Called with (round, rounds) during training."""
 
 
+@staying()
 def record_training(
     graph: FederatedGraph,
     protocol: FederatedProtocol,

@@ -14,6 +14,7 @@ from fglaudit.scoring.metrics import clusters_of, metric_interval
 from fglaudit.scoring.output import Output
 from fglaudit.scoring.selftest import noise_flaw
 from fglaudit.scoring.truth import GroundTruth
+from fglaudit.scoring.well_formed import refuse_malformed
 from fglaudit.tracebacks import keep, place
 from fglaudit.view import Observer, View
 
@@ -85,6 +86,8 @@ class Scorer:
         kind = quantity(type(output.attack).quantity)
         if not all(kind.accepts(result) for result in output.results):
             raise TypeError(f"the attack says it infers {kind.name} and returned something else")
+        for result, view in zip(output.results, output.views, strict=True):
+            refuse_malformed(type(output.attack).name, result, view)
         guesses = self._guesses(kind.name, output.views, asked, output.pooled)
         compared = kind.compare(output.attack, output.views, asked, output.results, guesses)
         flaw = output.flaw or noise_flaw(output, asked[output.tested], guesses[output.tested])

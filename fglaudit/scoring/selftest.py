@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.default_planting import planted_for
+from fglaudit.adversary.guests import guest
 from fglaudit.adversary.local_reports import attack_reports
 from fglaudit.interfaces import Attack
 from fglaudit.payloads import MessageBatch, Payload, is_repeated
@@ -77,8 +78,9 @@ def _all_alike(value: Tensor) -> bool:
 def planted_flaw(attack: Attack, view: View, rng: torch.Generator, device: torch.device) -> str | None:
     """Return what is wrong with ``attack`` on a planted plain leak of the shapes of ``view``, or None."""
     kind = quantity(type(attack).quantity)
-    planted = planted_for(attack, view, split(rng, "plant"))
-    result = attack.run(planted.view, rng=split(rng, "planted"), device=device)
+    with guest(attack):
+        planted = planted_for(attack, view, split(rng, "plant"))
+        result = attack.run(planted.view, rng=split(rng, "planted"), device=device)
     if not kind.accepts(result):
         return f"self-test: it returned nothing about {kind.name}"
     found = kind.planted_score(planted, result, split(copied(rng), "planted guess"))

@@ -101,7 +101,7 @@ def works_through(attack: Attack, view: View, rng: torch.Generator, device: torc
         if not kind.accepts(result):
             return Through(False)
         found = kind.planted_score(dataclasses.replace(planted, view=seen), result, split(rng, "planted guess"))
-    except Exception as error:  # the attack's own code runs here, and the defense's: it must not end a run
+    except (Exception, SystemExit) as error:  # code of the attack and of the defense: it must not end a run
         name = type(attack).name
         keep(error, f"attack {name} on rows planted behind the defense")
         return Through(False, f"{name} or the defense raised {type(error).__name__}: {error}{place(error)}")

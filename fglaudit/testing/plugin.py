@@ -16,6 +16,7 @@ from fglaudit.execution.exit_code import ExitCode, combined
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.payloads import SERVER
 from fglaudit.plugins.modules import refuse_without_class
+from fglaudit.plugins.staying import staying
 from fglaudit.reports.leaks import FEATURES
 from fglaudit.testing import check_attack, check_defense, record
 from fglaudit.testing.plugin_words import (
@@ -34,6 +35,7 @@ from fglaudit.testing.small_audits import audited, federated, protocols_for
 from fglaudit.view import Observer
 
 
+@staying()
 def load_plugin(name: str, values: dict[str, Any]) -> tuple[str, Any]:
     """Return the kind of ``file.py:Class`` (or a known name), and the plugin with ``values`` as its fields.
 
@@ -79,7 +81,7 @@ def check(kind: str, plugin: Any, *, protocols: Sequence[str] = (), quick: bool 
         "attack": _attack,
         "protocol": _protocol,
     }
-    lines = checks[kind](plugin, tuple(protocols), quick)
+    lines = _to_the_end(checks[kind](plugin, tuple(protocols), quick))
     faults: list[Line] = []
     for line in lines:
         yield line
@@ -92,6 +94,17 @@ def check(kind: str, plugin: Any, *, protocols: Sequence[str] = (), quick: bool 
     codes = {line.code for line in faults}
     word = "REFUTED" if ExitCode.REFUTED in codes else "FAULT" if ExitCode.FAILED in codes else "NOT CHECKED"
     yield Line(f"verdict: {word}: {_named(faults)}", code)
+
+
+def _to_the_end(lines: Iterator[Line]) -> Iterator[Line]:
+    """Yield ``lines``; where the plugin ends the process in one of them, that is the last one, and a fault."""
+    try:
+        with staying():
+            yield from lines
+    except FglauditError as error:
+        if not isinstance(error.__cause__, SystemExit):
+            raise
+        yield _fault(error, "check")
 
 
 def _named(faults: Sequence[Line]) -> str:

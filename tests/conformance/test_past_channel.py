@@ -10,13 +10,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from fglaudit.conformance.overlisted_rows import overlisted
+from fglaudit.conformance.past_channel import Messages
+from fglaudit.conformance.unlisted_rows import unlisted
 from fglaudit.context import Uploads
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload, RawFeatures
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.structure import Models, Structure
-from fglaudit.testing import check_protocol, example_graph
+from fglaudit.testing import check_protocol, example_graph, record
 from fglaudit.view import Observer
 
 
@@ -142,3 +145,57 @@ class Silent(Averaged):
 def test_who_receives_rows_is_told_that_they_reach_it(protocol: FederatedProtocol) -> None:
     with pytest.raises(AssertionError, match=r"`exposed` lists all nodes.* the server receives"):
         check_protocol(protocol, example_graph())
+
+
+@dataclass(frozen=True)
+class Underlisted(FedGCN):
+    """Lists fewer nodes than it sends rows of."""
+
+    name: ClassVar[str] = "underlisted"
+
+    to: str = "everybody"
+
+    def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
+        listed = super().exposed(graph, observer)
+        if self.to == "everybody":
+            return listed[::3]
+        spared = observer.wire if self.to == "the wire" else not observer.topology
+        return listed[:0] if spared else listed
+
+
+@pytest.mark.parametrize(
+    ("to", "words"),
+    [
+        ("everybody", "server sees NeighborSums made of rows of some of the 40 nodes"),
+        ("the wire", "wire sees NeighborSums"),
+        ("who knows no edge", "server sees NeighborSums made of rows of some of the 60 nodes"),
+    ],
+)
+def test_rows_that_reach_somebody_and_are_not_listed_are_named(to: str, words: str) -> None:
+    protocol, first = Underlisted(hops=1, rounds=1, to=to), Messages()
+    record(protocol, tamper=first.keep)
+    assert words in unlisted(protocol, example_graph(), first)
+
+
+def test_all_that_are_listed_are_enough() -> None:
+    protocol, first = FedGCN(hops=2, rounds=1), Messages()
+    record(protocol, tamper=first.keep)
+    assert unlisted(protocol, example_graph(), first) == ""
+
+
+@dataclass(frozen=True)
+class Everybody(FedGCN):
+    """Lists everybody's nodes, as the default does, where sums of neighbours' rows alone are sent."""
+
+    name: ClassVar[str] = "everybody"
+
+    def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
+        return FederatedProtocol.exposed(self, graph, observer)
+
+
+def test_nodes_that_reach_nobody_and_are_listed_are_named() -> None:
+    """Of a hundredth of the nodes all rows are an advantage of 0.01, which reads "held"."""
+    protocol, first = Everybody(hops=1, rounds=1), Messages()
+    record(protocol, tamper=first.keep)
+    assert "client:0 receives nothing made of rows of 20 of the 40" in overlisted(protocol, example_graph(), first)
+    assert overlisted(FedGCN(hops=1, rounds=1), example_graph(), first) == ""

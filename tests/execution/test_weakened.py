@@ -150,8 +150,11 @@ def test_what_failed_is_asked_at_next_to_no_strength(defense: Defense, word: str
         (Adjustable(), Fragile(), "at next to no strength, it raised ValueError: too quiet (test_weakened.py"),
     ],
 )
-def test_what_raises_at_next_to_no_strength_is_told(defense: Defense, attack: Attack | None, words: str) -> None:
+def test_what_raises_at_next_to_no_strength_is_told(
+    monkeypatch: pytest.MonkeyPatch, defense: Defense, attack: Attack | None, words: str
+) -> None:
     """A crash is no measurement: the row says so, and its traceback is kept."""
+    monkeypatch.setattr("fglaudit.attacking.registry.shipped", lambda *_: True)  # others' are not asked again
     with collected() as texts:
         found = row(defense, attack)
     assert found.succeeds_weakened == NO and not found.can_reassure

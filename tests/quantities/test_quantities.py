@@ -17,6 +17,7 @@ from fglaudit.interfaces import FederatedProtocol, Inference
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.quantities import QUANTITIES, Question, Truth, quantity
+from fglaudit.quantities.base import ALL_ROWS_KNOWN
 from fglaudit.quantities.ranking import found_at, placements
 from fglaudit.recording import Recording
 from fglaudit.rng import derive
@@ -194,3 +195,14 @@ def test_views_keep_their_labels_when_saved(tmp_path: Path) -> None:
     run.recording.save(tmp_path)
     loaded = Recording.load(tmp_path).view(SERVER_ONLY)
     assert torch.equal(loaded.labels.nodes, GRAPH.clients[0]) and torch.equal(loaded.labels.y, seen.labels.y)
+
+
+def test_who_knows_all_rows_beforehand_is_told_so_and_not_that_none_is_sent() -> None:
+    truth = record(FedGCN(hops=1, rounds=1)).truth
+    for share, why in ((1.0, ALL_ROWS_KNOWN), (0.5, None)):
+        (about,) = truth.about([Observer((SERVER,), auxiliary=share)], False)
+        kind = quantity("features")
+        assert kind.nothing_to_ask([kind.ask(about)]) == why
+    norms = quantity("l1-norms")
+    (about,) = truth.about([Observer((SERVER,), auxiliary=1.0)], False)
+    assert norms.nothing_to_ask([norms.ask(about)]) == ALL_ROWS_KNOWN

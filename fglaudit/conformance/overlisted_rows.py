@@ -1,0 +1,82 @@
+"""Does a protocol list nodes whose rows never reach a client? They thin out what it gets: of a hundredth of the nodes
+all rows are an advantage of 0.01."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from fglaudit.conformance.exposed_rows import about_nodes
+from fglaudit.conformance.past_channel import Messages, aligned, moved, other_rows
+from fglaudit.conformance.runs import record
+from fglaudit.conformance.unlisted_rows import receives
+from fglaudit.defenses.none import NoDefense
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import FederatedProtocol
+from fglaudit.payloads import Payload
+from fglaudit.view import Observer
+
+
+def overlisted(protocol: FederatedProtocol, graph: FederatedGraph, first: Messages) -> str:
+    """Return in words which client sees nothing of nodes that ``exposed`` lists for it; empty if none was seen to.
+
+    The rows of half of them are other ones, of those furthest away, then of a quarter: something that the client
+    receives must move, in any round, what weights carry on too. Clients that receive nothing made of rows are not asked
+    about.
+
+    Args:
+        first: the messages of a training of ``protocol`` on ``graph`` without a defense.
+    """
+    listed = about_nodes(protocol, graph)
+    for k in sorted({0, graph.num_clients - 1}):
+        observer = Observer((k,), topology=True)
+        nodes = protocol.exposed(graph, observer)
+        sent = any(type(b.payload) in listed and bool(receives(observer, b).any()) for b in first.batches)
+        if not sent or not len(nodes) or not _reach(protocol, graph, first, listed, observer, nodes):
+            continue
+        away = nodes[_distances(graph, graph.clients[k])[nodes].argsort(descending=True, stable=True)]
+        for count in (-(-len(away) // 2), -(-len(away) // 4)):
+            if not _reach(protocol, graph, first, listed, observer, away[:count]):
+                return f"{observer.name} receives nothing made of rows of {count} of the {len(nodes)} listed for it"
+    return ""
+
+
+def _reach(
+    protocol: FederatedProtocol,
+    graph: FederatedGraph,
+    first: Messages,
+    listed: set[type[Payload]],
+    observer: Observer,
+    nodes: Tensor,
+) -> bool:
+    """Whether other rows of ``nodes`` [n] move something that the observer receives."""
+    x = graph.x.clone()
+    x[nodes] = other_rows(x[nodes])
+    if torch.equal(x, graph.x):
+        return True
+    other = Messages()
+    record(protocol, replace(graph, x=x), NoDefense(), tamper=other.keep)
+    for before, after in zip(first.batches, other.batches, strict=False):
+        if not aligned(before, after):
+            return True
+        if type(before.payload) not in listed:
+            continue
+        messages = before.entry_messages()[moved(before, after)]
+        if bool(receives(observer, before)[messages].any()):
+            return True
+    return False
+
+
+def _distances(graph: FederatedGraph, nodes: Tensor) -> Tensor:
+    """Return the number of hops [N] from ``nodes`` to every node; the number of nodes where there is no path."""
+    found = torch.full((graph.num_nodes,), graph.num_nodes)
+    found[nodes] = 0
+    ends = torch.cat([graph.edge_index, graph.edge_index.flip(0)], 1)
+    for _ in range(graph.num_nodes):
+        nearer = found.scatter_reduce(0, ends[1], found[ends[0]] + 1, "amin")
+        if torch.equal(nearer, found):
+            break
+        found = nearer
+    return found
