@@ -9,6 +9,8 @@ for those, 0 for all others. Who knows rows, labels and edges knows every G_j, a
 local steps are taken as one, at the model half way; dropout between the layers is left out, and what it changes is
 noise. Rounds add up: m stays, the G_j do not.
 
+Steps of Adam show of every entry of the sum little more than its sign (:mod:`fglaudit.attacks.models.adam_gradients`).
+
 That a gradient is a sum over a batch whose members can be tested against it is what gradient inversion and membership
 inference from updates rest on (Nasr, Shokri and Houmansadr, S&P 2019, section IV); here the sum is inverted as a whole.
 """
@@ -16,12 +18,13 @@ inference from updates rest on (Nasr, Shokri and Houmansadr, S&P 2019, section I
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.adam_steps import stepped
 from fglaudit.adversary.means import ModelRound, others_means
 from fglaudit.adversary.uploads import sent_models
 from fglaudit.nn.gcn_ensemble import SharedGraph
@@ -40,30 +43,37 @@ class Gradients:
 
     Attributes:
         clients: [K]; -1 stands for the mean of all.
-        seen: sums of gradients of the first layer [K, F, H], up to a factor that is the same in all rounds.
+        seen: sums of gradients of the first layer [K, F, H], up to a factor that is the same in all rounds; of Adam
+            their mean direction in a round's steps, in [-1, 1], 0 where there was no gradient.
         open: which hidden units are active [K, N, H].
         back: gradients of every node's loss at its hidden states [K, N, H].
+        error: by how much ``seen`` is off, up to a factor [K, F, H]; None: by as much everywhere.
     """
 
     clients: Tensor
     seen: Tensor
     open: Tensor
     back: Tensor
+    error: Tensor | None = None
+
+    def weighted(self, residual: Tensor) -> Tensor:
+        """Return ``residual`` [K, F, H] by the precision of what is seen."""
+        return residual if self.error is None else residual / self.error.square()
 
 
-def unreadable_updates(view: View) -> str | None:
-    """Return why uploads are not sums of loss gradients that can be told, or None."""
+def unreadable_updates(view: View, optimizers: Sequence[str] = ("sgd",)) -> str | None:
+    """Return why uploads are no sums of loss gradients that can be told, by steps of ``optimizers``, or None."""
     structure = view.public.structure
     if (missing := structure.missing(Models, Convolutions, Training)) is not None:
         return missing
     if len(view.public.layout) != _LAYERS:
         return f"gradients are written out for a GCN of {_LAYERS} layers; this one has {len(view.public.layout)}"
     stated = structure.of(Training)
-    if stated.optimizer != "sgd":
+    if stated.optimizer not in optimizers:
         return f"updates are read as sums of gradients; these clients step with {stated.optimizer}"
     odd = [name for name in ("momentum", "feature_dropout", "proximal") if getattr(stated, name)]
     if odd or stated.local_steps < 1:
-        return f"updates are read as plain steps of SGD; these have {(odd or ['no stated number of local_steps'])[0]}"
+        return f"updates are read as plain steps; these have {(odd or ['no stated number of local_steps'])[0]}"
     if view.topology is None:
         return "a node's gradient takes its neighbours; give the observer topology: true"
     if next(_rounds(view, 1), None) is None:
@@ -75,9 +85,11 @@ def gradients(view: View, graph: SharedGraph, y: Tensor, most: int) -> Iterator[
     """Yield what the first ``most`` rounds show, given rows, edges and labels [N] as the observer has them; a label of
     -1 has no loss."""
     stated = view.public.structure.of(Training)
+    adam = stated.optimizer == "adam"
     left = (1 - stated.learning_rate * stated.weight_decay) ** stated.local_steps
     halfway = (stated.local_steps - 1) / (2 * stated.local_steps)
-    for clients, models in _rounds(view, most):
+    # Of an optimizer that goes on from round to round, later steps are of earlier gradients too.
+    for clients, models in _rounds(view, 1 if adam and stated.keep_optimizer else most):
         received, changed = models.received.to(y.device), models.change.to(y.device)
         first, second = unflatten(received + halfway * changed, view.public.layout).values()
         came = next(iter(unflatten(received, view.public.layout).values()))
@@ -87,7 +99,7 @@ def gradients(view: View, graph: SharedGraph, y: Tensor, most: int) -> Iterator[
         wrong = logits.softmax(2)
         wrong[:, torch.arange(len(y)), y.clamp(min=0)] -= 1
         back = torch.bmm(wrong * (y >= 0)[:, None], second.transpose(1, 2))
-        seen = (left - 1) * came - change
+        seen = stepped(view, models, came, change) if adam else (left - 1) * came - change
         yield Gradients(clients, seen / (stated.learning_rate * stated.local_steps), hidden > 0, back)
 
 
@@ -154,17 +166,22 @@ class Sums:
         ]
         return torch.stack(parts).sum(0)
 
-    def weights(self, steps: int) -> Tensor:
+    def weights(self, steps: int, ridge: float = 0.0) -> Tensor:
         """Return the loss weights [K, N], none of them negative, that explain the rounds best: accelerated projected
-        gradients (FISTA; Beck and Teboulle, 2009), every client for itself."""
-        seen = [found.seen for found in self.rounds]
-        nodes = self.rounds[0].back.shape[1]
-        solution = before = seen[0].new_zeros(len(seen[0]), nodes)
+        gradients (FISTA; Beck and Teboulle, 2009), every client for itself.
+
+        Args:
+            ridge: how many squared errors a squared weight costs.
+        """
+        clients, nodes, _ = self.rounds[0].back.shape
+        solution = before = self.rounds[0].seen.new_zeros(clients, nodes)
         ahead, pace = solution, 1.0
-        rate = 1 / self._steepest(nodes).clamp(min=1e-30)
+        rate = 1 / (self._steepest(nodes) + ridge).clamp(min=1e-30)
         for _ in range(steps):
-            residual = [part - moved for part, moved in zip(seen, self.total(ahead), strict=True)]
-            solution = (ahead + rate[:, None] * self.along(residual)).clamp(min=0)
+            residual = [
+                found.weighted(found.seen - moved) for found, moved in zip(self.rounds, self.total(ahead), strict=True)
+            ]
+            solution = (ahead + rate[:, None] * (self.along(residual) - ridge * ahead)).clamp(min=0)
             faster = (1 + (1 + 4 * pace**2) ** 0.5) / 2
             ahead = solution + (pace - 1) / faster * (solution - before)
             before, pace = solution, faster
@@ -173,10 +190,9 @@ class Sums:
     def missed(self, weights: Tensor) -> float:
         """Return the share of the squared sums that loss ``weights`` [K, N] leave unexplained."""
         left = sum(
-            (found.seen - total).double().square().sum().item()
-            for found, total in zip(self.rounds, self.total(weights), strict=True)
+            _square(found, found.seen - total) for found, total in zip(self.rounds, self.total(weights), strict=True)
         )
-        return left / max(sum(found.seen.double().square().sum().item() for found in self.rounds), 1e-300)
+        return left / max(sum(_square(found, found.seen) for found in self.rounds), 1e-300)
 
     def _steepest(self, nodes: int) -> Tensor:
         """Return an upper end of the map's squared singular values, per client [K]: power iteration, with a margin."""
@@ -184,9 +200,15 @@ class Sums:
         vector = torch.ones(clients, nodes, device=self.rounds[0].seen.device)
         size = vector.new_ones(clients)
         for _ in range(_POWER):
-            vector = self.along(self.total(vector / vector.norm(dim=1, keepdim=True).clamp(min=1e-30)))
+            moved = self.total(vector / vector.norm(dim=1, keepdim=True).clamp(min=1e-30))
+            vector = self.along([found.weighted(part) for found, part in zip(self.rounds, moved, strict=True)])
             size = vector.norm(dim=1)
         return _MARGIN * size
+
+
+def _square(found: Gradients, values: Tensor) -> float:
+    """Return the sum of the squared ``values`` [K, F, H] by the precision of what is seen."""
+    return float(found.weighted(values.double()).mul(values).sum().item())
 
 
 def _rounds(view: View, most: int) -> Iterator[tuple[Tensor, ModelRound]]:

@@ -47,6 +47,8 @@ PLAIN_STEPS: dict[str, Any] = {
     "learning_rate": 0.1,
 }
 """The same for attacks that read uploads as plain steps of SGD."""
+ADAM_STEPS: dict[str, Any] = {**PLAIN_STEPS, "optimizer": "adam", "learning_rate": 0.01}
+"""Or as steps of Adam."""
 
 
 def learned_view(

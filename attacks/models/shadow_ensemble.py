@@ -2,7 +2,8 @@
 
 Every shadow model is one GCN that takes the steps which the clients of a federation take together: rounds times local
 steps of SGD on the mean over clients of their mean losses. For a GCN that sees whole neighbourhoods and one local step
-this is federated averaging itself, for several it is close to it. Adam's first steps follow the signs of every client's
+this is federated averaging itself, for several it is close to it. Where clients see edges among their own nodes alone,
+every model has the edges within its own drawn clients. Adam's first steps follow the signs of every client's
 own gradient; their mean is no step of anybody's Adam, so it is refused. No message is sent and no defense takes part:
 under one that changes the training, :mod:`fglaudit.attacks.models.shadow_federations` has the protocol train.
 """
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
-from fglaudit.nn.gcn_ensemble import EnsembleSettings, SharedGraph, train_ensemble
+from fglaudit.nn.gcn_ensemble import EnsembleSettings, OwnGraphs, SharedGraph, train_ensemble
 from fglaudit.payloads import ModelUpdate
 from fglaudit.rng import split
 from fglaudit.shapes import EdgeIndex
@@ -38,22 +39,37 @@ def unbatched(view: View) -> str | None:
 
 
 def batched_shadows(
-    view: View, x: Tensor, y: Tensor, edges: EdgeIndex, weights: Tensor, rng: torch.Generator, device: torch.device
+    view: View,
+    x: Tensor,
+    y: Tensor,
+    edges: EdgeIndex,
+    weights: Tensor,
+    rng: torch.Generator,
+    device: torch.device,
+    owners: Tensor | None = None,
 ) -> Tensor:
     """Return M models [M, D], trained on rows ``x`` [N, F], labels ``y`` [N] and ``edges`` [2, E].
 
     Args:
         weights: of every node's loss in every model [M, N], see :func:`client_weights`.
+        owners: of every node in every model [M, N], where clients see edges among their own nodes alone.
     """
     settings, layout = retraced(view), view.public.layout
-    graph = SharedGraph.of(x.to(device), edges.to(device))
+    shared = None if owners is not None else SharedGraph.of(x.to(device), edges.to(device))
     size = max(1, _ENTRIES // max(1, len(x) * settings.hidden))
     drawn = split(rng, "ensemble")
-    parts = [
-        train_ensemble(graph, layout, y.clamp(min=0).to(device), part.to(device), settings, drawn).cpu()
-        for part in torch.split(weights, size)
-    ]
+    parts = []
+    for models in torch.split(torch.arange(len(weights)), size):
+        graph = shared or OwnGraphs.of(x.to(device), edges.to(device), _within(owners, models, edges).to(device))
+        part = weights[models].to(device)
+        parts.append(train_ensemble(graph, layout, y.clamp(min=0).to(device), part, settings, drawn).cpu())
     return torch.cat(parts)
+
+
+def _within(owners: Tensor | None, models: Tensor, edges: EdgeIndex) -> Tensor:
+    """Return which of ``edges`` [2, E] have both ends at one client in each of ``models`` [m, E]."""
+    assert owners is not None
+    return owners[models][:, edges[0]] == owners[models][:, edges[1]]
 
 
 def client_weights(members: Tensor, owners: Tensor, clients: int) -> Tensor:

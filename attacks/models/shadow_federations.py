@@ -5,7 +5,8 @@ draws who of the candidates trains, and calls the public training function, thro
 whatever the defense does to the attacked model, it does to the shadow models as well. Rows of nodes that it does not
 know are drawn from the prior of those that it knows, their labels are propagated over the edges.
 
-Every model, the attacked one too, is then evaluated by the observer on the same rows and edges.
+Every model, the attacked one too, is then evaluated by the observer on the same rows and edges
+(:mod:`fglaudit.attacks.models.loss_edges`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch import Tensor
 from fglaudit.adversary.known_graph import known_edges, own_nodes
 from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.adversary.planting import dealt, planted_rows
+from fglaudit.attacks.models.loss_edges import own_edges_alone, read_edges
 from fglaudit.attacks.models.shadow_ensemble import batched_shadows, client_weights, unbatched
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph, canonical_edges
@@ -249,7 +251,8 @@ def train_shadows(
     if batched:
         owners = torch.stack([graph.owners(view, split(rng, f"owners {model}")) for model in range(shadows)])
         weights = client_weights(members, owners, view.public.num_clients)
-        found = batched_shadows(view, graph.x, graph.y, graph.edges, weights, rng, device)
+        held = owners if own_edges_alone(view) else None
+        found = batched_shadows(view, graph.x, graph.y, graph.edges, weights, rng, device, held)
     else:
         streams = [split(rng, f"shadow {model}") for model in range(shadows)]
         found = torch.stack(
@@ -274,7 +277,7 @@ def fitted(view: View, graph: FederatedGraph, rng: torch.Generator, device: torc
 
 def evaluated(view: View, graph: KnownGraph, vectors: Tensor, device: torch.device) -> Tensor:
     """Return the logits [M, N, C] of models ``vectors`` [M, D] on the known graph, computed on ``device``."""
-    shared = SharedGraph.of(graph.x.to(device), graph.edges.to(device))
+    shared = SharedGraph.of(graph.x.to(device), read_edges(view, graph.edges).to(device))
     weights = unflatten(vectors.to(device), view.public.layout)
     size = max(1, _ENTRIES // (view.public.num_nodes * max(math.prod(w.shape[2:]) for w in weights.values())))
     parts = [

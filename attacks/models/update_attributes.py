@@ -5,7 +5,8 @@ The gradient of the first layer's weights is ``S' D`` (:mod:`fglaudit.attacks.mo
 everything but some entries of a few columns first finds the loss weights, so D, from the columns that it knows, and
 then has H equations per client and round in the entries that it lacks. They are solved by least squares around what
 imputation says (a Gaussian posterior): prior mean and error are the control's, the equations' error is what the known
-columns leave unexplained. ``fglaudit run attributes`` measures it on Cora.
+columns leave unexplained. Over which edges losses see rows is chosen as in
+:mod:`fglaudit.attacks.models.update_members`. ``fglaudit run attributes`` measures it on Cora.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch import Tensor
 from fglaudit.adversary.imputation import imputed
 from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.planting import planted_graph
+from fglaudit.attacks.models.loss_edges import possible_edges
 from fglaudit.attacks.models.loss_gradients import Sums, each, gradients, unreadable_updates
 from fglaudit.attacks.models.planting import PLAIN_STEPS, learned_view
 from fglaudit.attacks.models.shadow_federations import KnownGraph
@@ -59,9 +61,10 @@ class UpdateAttributes(UploadAttack):
         unknown[partial.nodes] = unknown[graph.made_up] = True
         spread = torch.zeros(len(x), len(columns), dtype=torch.double)
         spread[unknown] = guess.variance
-        shared = SharedGraph.of(x, edges)
-        sums = Sums.of(x, shared.adjacency, tuple(gradients(view, shared, y, self.rounds)))
-        weights = sums.without(columns).weights(STEPS)
+        sums, weights = min(
+            (_explained(view, x, y, part, columns, self.rounds) for part in possible_edges(view, edges)),
+            key=lambda tried: tried[0].without(columns).missed(tried[1]),
+        )
         estimate = _posterior(sums, weights, x, columns, spread.to(device)).cpu()
         subjects = torch.cartesian_prod(partial.nodes, partial.columns)
         return Inference(type(self).quantity, subjects, estimate[partial.nodes].flatten())
@@ -92,6 +95,14 @@ class UpdateAttributes(UploadAttack):
         planted = learned_view(bare, graph.federation(whole, members, split(rng, "owners")), rng, PLAIN_STEPS)
         subjects = torch.cartesian_prod(hidden.nodes, hidden.columns)
         return Planted(planted, x[subjects[:, 0], subjects[:, 1]].double(), subjects)
+
+
+def _explained(view: View, x: Tensor, y: Tensor, edges: Tensor, columns: Tensor, rounds: int) -> tuple[Sums, Tensor]:
+    """Return the gradients' sums if ``edges`` [2, E] carry rows [N, F], and the loss weights [K, N] that explain the
+    uploads best but for the hidden ``columns``."""
+    shared = SharedGraph.of(x, edges)
+    sums = Sums.of(x, shared.adjacency, tuple(gradients(view, shared, y, rounds)))
+    return sums, sums.without(columns).weights(STEPS)
 
 
 def _filled(view: View, partial: PartialRows, values: Tensor) -> View:

@@ -10,6 +10,9 @@ Where clients train on edges among their own nodes alone (FedGCN without hops), 
 upload is taken apart on all edges and on none, and the graph is kept that leaves less of it unexplained. Of ten clients
 a node's own row says nearly all, since nine neighbours in ten are elsewhere.
 
+Of steps of Adam the signs are read, with the sizes that entries typically have
+(:mod:`fglaudit.attacks.models.adam_gradients`).
+
 Rows that the observer does not know are drawn from the prior: what their gradients leave in the uploads is noise to it.
 ``fglaudit run update-members`` measures it on Cora.
 """
@@ -22,16 +25,19 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from fglaudit.attacks.models.adam_gradients import ridge, with_sizes
+from fglaudit.attacks.models.loss_edges import possible_edges
 from fglaudit.attacks.models.loss_gradients import Sums, gradients, unreadable_updates
-from fglaudit.attacks.models.planting import PLAIN_STEPS, planted_twins
+from fglaudit.attacks.models.planting import ADAM_STEPS, PLAIN_STEPS, planted_twins
 from fglaudit.attacks.models.shadow_federations import KnownGraph, few_candidates
 from fglaudit.attacks.models.upload_attack import STEPS, UploadAttack
 from fglaudit.interfaces import Inference, Planted
 from fglaudit.nn.gcn_ensemble import SharedGraph
 from fglaudit.rng import split
-from fglaudit.structure import BoundaryRows
-from fglaudit.structure import Sums as SentSums
+from fglaudit.structure import Training
 from fglaudit.view import View
+
+OPTIMIZERS = ("sgd", "adam")
 
 
 @dataclass(frozen=True)
@@ -42,12 +48,12 @@ class UpdateMembers(UploadAttack):
     quantity: ClassVar[str] = "training-membership"
 
     def unsupported(self, view: View) -> str | None:
-        return unreadable_updates(view) or few_candidates(view)
+        return unreadable_updates(view, OPTIMIZERS) or few_candidates(view)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         graph = KnownGraph.of(view, split(rng, "known graph"))
         x, y = graph.x.to(device), graph.y.to(device)
-        choices = (graph.edges, graph.edges[:, :0]) if _own_edges_alone(view) else (graph.edges,)
+        choices = possible_edges(view, graph.edges)
         tried = [_explained(view, x, y, edges.to(device), self.rounds) for edges in choices]
         weights = min(tried, key=lambda each: each.missed).weights.cpu().double()
         # Clients with fewer training nodes give each a larger weight: all are brought to one size.
@@ -56,7 +62,7 @@ class UpdateMembers(UploadAttack):
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant nodes that were trained on, and twins of theirs with another label."""
-        return planted_twins(view, rng, PLAIN_STEPS)
+        return planted_twins(view, rng, ADAM_STEPS if _with_adam(view) else PLAIN_STEPS)
 
 
 class _Explained(NamedTuple):
@@ -66,15 +72,16 @@ class _Explained(NamedTuple):
     missed: float
 
 
-def _own_edges_alone(view: View) -> bool:
-    """Whether nothing of other clients' nodes enters a loss."""
-    structure = view.public.structure
-    return structure.get(SentSums) is None and structure.get(BoundaryRows) is None
+def _with_adam(view: View) -> bool:
+    return view.public.structure.of(Training).optimizer == "adam"
 
 
 def _explained(view: View, x: Tensor, y: Tensor, edges: Tensor, rounds: int) -> _Explained:
     """Return what explains the first ``rounds`` uploads best if ``edges`` [2, E] carry rows [N, F] and labels [N]."""
     shared = SharedGraph.of(x, edges)
     sums = Sums.of(x, shared.adjacency, tuple(gradients(view, shared, y, rounds)))
-    weights = sums.weights(STEPS)
+    price, clients = 0.0, view.public.num_clients
+    if _with_adam(view):
+        sums, price = with_sizes(sums, clients), ridge(sums, clients)
+    weights = sums.weights(STEPS, price)
     return _Explained(weights, sums.missed(weights))

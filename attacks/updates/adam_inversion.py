@@ -20,12 +20,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.adam_steps import CLEAR, adam_path, off_idle_path
 from fglaudit.adversary.means import ModelRound
 from fglaudit.adversary.modelled import about, degree_bound, dropped_edges, known_noise, sealed
 from fglaudit.adversary.upload_planting import without_defense
 from fglaudit.adversary.uploads import (
     check_rounds,
-    encoding_error,
     missing_uploads,
     model_noise_std,
     sending_clients,
@@ -39,7 +39,6 @@ from fglaudit.attacks.updates.unit_patterns import words_of_rows
 from fglaudit.facts import Absent, Fact, Rounded
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Planted
-from fglaudit.nn.batched_adam import BatchedAdam
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import ModelUpdate, NeighborSums, Payload
 from fglaudit.rng import split
@@ -47,9 +46,6 @@ from fglaudit.structure import Convolutions, Training
 from fglaudit.view import View
 
 ROUNDS = 8
-_ROUNDING = 2.0**-24
-_CLEAR = 6.0
-"""A weight left its path if it is this many standard deviations of errors away from it."""
 
 
 @dataclass(frozen=True)
@@ -135,26 +131,11 @@ class AdamInversion(Attack):
 
 def moved_weights(view: View, models: ModelRound) -> Tensor:
     """Return which weights of every word left the path of weight decay in clients' ``models`` of a round [K, F, H]."""
-    layer, stated = input_layer(view), view.public.structure.of(Training)
+    layer = input_layer(view)
     assert layer is not None
     weight, change = (
         unflatten(part.double(), view.public.layout)[layer.name][:, layer.start :]
         for part in (models.received, models.change)
     )
-    path = adam_path(weight, torch.zeros_like(weight), stated) - weight
-    # Of the weights, and of the steps themselves.
-    rounding = (
-        encoding_error(view)
-        + _ROUNDING * (torch.maximum(weight.abs(), (weight + change).abs()) + stated.learning_rate) * models.spread
-    )
-    error = (stated.local_steps * rounding.square() + model_noise_std(view, models) ** 2).sqrt()
-    return (change - path).abs() > _CLEAR * error
-
-
-def adam_path(weight: Tensor, gradient: Tensor, stated: Training) -> Tensor:
-    """Return ``weight`` [K, F, H] after a round's steps of Adam with the same ``gradient`` [K, F, H] of the loss."""
-    moved = {"first": weight.clone()}
-    adam = BatchedAdam(moved, stated.learning_rate, stated.weight_decay)
-    for _ in range(stated.local_steps):
-        adam.step({"first": gradient})
-    return moved["first"]
+    off, error = off_idle_path(view, models, weight, change)
+    return off.abs() > CLEAR * error

@@ -103,15 +103,19 @@ def test_the_question_is_about_known_labels_of_others(overfitted: Run) -> None:
     assert isinstance(nothing, str) and "auxiliary" in nothing
 
 
-def test_one_batch_is_federated_averaging_where_clients_see_whole_neighbourhoods() -> None:
-    """One step of SGD per round on sums of two hops: the batch's model is the protocol's own, weight for weight."""
-    protocol = FedGCN(hops=2, rounds=12, local_steps=1, learning_rate=1.0, weight_decay=1e-3, dropout=0.0)
+@pytest.mark.parametrize("hops", [0, 2])
+def test_one_batch_is_federated_averaging_where_clients_see_whole_neighbourhoods_or_their_own(hops: int) -> None:
+    """One step of SGD per round, on sums of two hops or on edges among own nodes: the batch's model is the protocol's
+    own, weight for weight."""
+    protocol = FedGCN(hops=hops, rounds=12, local_steps=1, learning_rate=1.0, weight_decay=1e-3, dropout=0.0)
     view, stream = record(protocol, GRAPH).view(KNOWING), derive(0, "both")
     members = torch.zeros(1, GRAPH.num_nodes, dtype=torch.bool)
     for nodes, train in zip(GRAPH.clients, GRAPH.train, strict=True):
         members[0, nodes[train]] = True
-    weights = client_weights(members, GRAPH.owner().unsqueeze(0), GRAPH.num_clients)
-    found = batched_shadows(view, GRAPH.x, GRAPH.y, GRAPH.edge_index, weights, stream, CPU)[0]
+    owners = GRAPH.owner().unsqueeze(0)
+    weights = client_weights(members, owners, GRAPH.num_clients)
+    held = None if hops else owners
+    found = batched_shadows(view, GRAPH.x, GRAPH.y, GRAPH.edge_index, weights, stream, CPU, held)[0]
     fit = view.public.fit
     assert fit is not None
     trained = fit(GRAPH, split(derive(0, "both"), "ensemble"), CPU).weights
@@ -130,6 +134,19 @@ def test_a_batch_of_shadow_models_finds_members_and_refuses_what_it_does_not_ret
     adam = record(dataclasses.replace(OVERFITTED, rounds=1), GRAPH)
     assert "optimizer: adam; use batched: false" in (unsuitable(Lira(batched=True), adam.view(KNOWING)) or "")
     assert not Lira(batched=True).models(Additive(GRADIENTS, "gaussian", 1.0))
+
+
+def test_without_hops_models_are_read_on_rows_alone() -> None:
+    """With ten clients nearly no edge takes part in a loss: over all of them the model is asked about other inputs."""
+    members = torch.cat([ids[mask] for ids, mask in zip(GRAPH.clients, GRAPH.train, strict=True)])
+    clients = tuple(torch.arange(k, GRAPH.num_nodes, 10) for k in range(10))
+    train = tuple(torch.isin(ids, members) for ids in clients)
+    none = tuple(torch.zeros_like(mask) for mask in train)
+    graph = dataclasses.replace(GRAPH, clients=clients, train=train, val=none, test=tuple(~mask for mask in train))
+    run = record(FedGCN(hops=0, rounds=20, local_steps=2, learning_rate=1.0, weight_decay=0.0, dropout=0.0), graph)
+    lira = Lira(shadows=12, training_share=SHARE, batched=True)
+    found = [finding(run, attack)[1] for attack in (LossThreshold(), lira)]
+    assert min(found) > 0.9, found
 
 
 def test_a_rate_that_is_asked_for_needs_non_members(overfitted: Run) -> None:

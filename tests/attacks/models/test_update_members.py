@@ -21,6 +21,8 @@ from fglaudit.nn.gcn_ensemble import SharedGraph, ensemble_logits
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive
+from fglaudit.scoring.selftest import planted_flaw
+from fglaudit.structure import Training
 from fglaudit.testing import CPU, Run, record
 from fglaudit.view import Observer
 
@@ -79,10 +81,24 @@ def test_a_server_that_sees_no_single_upload_takes_the_global_model_apart(plain:
     )
 
 
+@pytest.mark.parametrize(("steps", "dropout", "least"), [(1, 0.0, 0.9), (3, 0.5, 0.8)])
+def test_steps_of_adam_show_who_trained(steps: int, dropout: float, least: float) -> None:
+    """Adam leaves signs, and tells exactly which weights had no gradient."""
+    adam = dataclasses.replace(PLAIN, optimizer="adam", learning_rate=0.01, local_steps=steps, dropout=dropout)
+    run, kind = record(adam, drawn_training(nodes=60, features=200)), inferred("training-membership")
+    asked = kind.ask(truth_about(run, KNOWING))
+    assert not isinstance(asked, str)
+    found = UpdateMembers(rounds=8).run(run.view(KNOWING), rng=derive(0, "attack"), device=CPU)
+    assert kind.judge(asked, found.estimate).columns["auc"] > least
+    assert planted_flaw(UpdateMembers(), run.view(KNOWING), derive(0, "self-test"), CPU) is None
+
+
 def test_what_it_takes(plain: Run) -> None:
     attack = UpdateMembers()
-    adam = record(dataclasses.replace(PLAIN, rounds=1, optimizer="adam", learning_rate=0.01), plain.graph)
-    assert "step with adam" in (unsuitable(attack, adam.view(KNOWING)) or "")
+    view = plain.view(KNOWING)
+    other = view.public.structure.replace(Training, optimizer="adagrad")
+    odd = dataclasses.replace(view, public=dataclasses.replace(view.public, structure=other))
+    assert "step with adagrad" in (unsuitable(attack, odd) or "")
     deep = record(dataclasses.replace(PLAIN, rounds=1, layers=3), plain.graph)
     assert "a GCN of 2 layers; this one has 3" in (unsuitable(attack, deep.view(KNOWING)) or "")
     blind = Observer(parties=(SERVER,), auxiliary=1.0)

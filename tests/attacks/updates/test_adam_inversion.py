@@ -9,7 +9,8 @@ import pytest
 import torch
 from scored_runs import finding_of
 
-from fglaudit.attacks.updates.adam_inversion import AdamInversion, adam_path
+from fglaudit.adversary.adam_steps import adam_path
+from fglaudit.attacks.updates.adam_inversion import AdamInversion
 from fglaudit.attacks.updates.unit_patterns import words_of_rows
 from fglaudit.defenses.noise.quantisation import Quantisation
 from fglaudit.defenses.training.dp_fedavg import DpFedAvg
