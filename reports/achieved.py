@@ -52,6 +52,13 @@ def briefly(leak: Leak) -> str:
     return figure if exact is None else f"0 % exact, {figure}"
 
 
+def why_so(answer: Answer) -> str:
+    """Return why an answer is what it is, in a few words; where something leaks, what and by which attack."""
+    if answer.word is Word.LEAKS and answer.leak is not None:
+        return f"{briefly(answer.leak)} by {answer.leak.attack}"
+    return answer.reason
+
+
 def closeness(leak: Leak) -> list[str]:
     """Return the columns that say how near rebuilt feature rows come, the telling one first.
 

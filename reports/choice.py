@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from fglaudit.reports.achieved import why_so
 from fglaudit.reports.answers import Answer, Word, answers, applies
 from fglaudit.reports.labels import place
 from fglaudit.reports.leaks import FEATURES, NEGLIGIBLE, mean, sd
@@ -51,7 +52,7 @@ class Confirmations:
         shown = f", {percent_spread(accuracy, sd(accuracy))} accuracy" if accuracy else ""
         if worst.word is Word.HELD:
             return f"confirmed on {seeds}: no attack on features succeeded there either{shown}"
-        return f"not confirmed on {seeds}: {worst.word}, {worst.reason}{shown}"
+        return f"not confirmed on {seeds}: {worst.word}, {why_so(worst)}{shown}"
 
 
 def chosen(settings: Sequence[Setting], against: Observer | None = None) -> list[Setting]:

@@ -9,7 +9,7 @@ from fglaudit.gate.check import Check
 from fglaudit.gate.naming import name_all, name_one
 from fglaudit.gate.policy import Want
 from fglaudit.gate.upper_ends import UpperEnd, upper_end
-from fglaudit.reports.achieved import briefly
+from fglaudit.reports.achieved import why_so
 from fglaudit.reports.answers import Answer, Word
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.numbers import THIN
@@ -76,7 +76,7 @@ def _holds(answer: Answer, end: UpperEnd) -> bool:
 def _trouble(answer: Answer, end: UpperEnd) -> tuple[Word, str]:
     """Return the word of an answer that does not hold, and why, in a few words."""
     if answer.word is Word.LEAKS and answer.leak is not None:
-        return Word.LEAKS, f"{briefly(answer.leak)} by {answer.leak.attack}".replace(THIN, " ")
+        return Word.LEAKS, why_so(answer).replace(THIN, " ")
     return _word(answer), end.why_not if answer.word in (Word.HELD, Word.NOT_TESTED) else answer.reason
 
 
