@@ -89,12 +89,7 @@ class CodePredictions(Attack):
         its own code and report."""
         rng, public = split(rng, "plant"), view.public
         n, classes = public.num_nodes, public.num_classes
-        own = tuple(
-            dataclasses.replace(c, edge_index=c.edge_index[:, :0], boundary=c.boundary[:, :0]) for c in view.own
-        )
-        bare = dataclasses.replace(
-            view, own=own, topology=torch.empty(2, 0, dtype=torch.long), public=dataclasses.replace(public, facts=())
-        )
+        bare = _without_edges(view)
         labelled, known = known_labels(view)
         y = torch.randint(classes, (n,), generator=rng)
         y[labelled] = known
