@@ -18,14 +18,12 @@ from fglaudit.view import View
 T = TypeVar("T")
 _SHARED = ("messages", "observer")
 """Messages are read back from their bytes every time; an observer cannot be written to."""
-_WRITABLE = ("hyperparameters", "defense_parameters", "layout")
-"""Fields of public facts that are mappings; its functions and frozen statements are shared."""
 
 
 def own_view(view: View) -> View:
     """Return ``view`` with side knowledge and public mappings of its own."""
     parts = {name: _copied(value) for name, value in vars(view).items() if name not in (*_SHARED, "public")}
-    public = {name: _copied(getattr(view.public, name)) for name in _WRITABLE}
+    public = {name: _copied(getattr(view.public, name)) for name in _mappings(view)}
     return dataclasses.replace(view, public=dataclasses.replace(view.public, **public), **parts)
 
 
@@ -34,8 +32,13 @@ def changed(before: View, after: View) -> str:
     for name, value in vars(before).items():
         if name not in (*_SHARED, "public") and not _same(value, getattr(after, name)):
             return name
-    altered = (n for n in _WRITABLE if not _same(getattr(before.public, n), getattr(after.public, n)))
+    altered = (n for n in _mappings(before) if not _same(getattr(before.public, n), getattr(after.public, n)))
     return next((f"public.{name}" for name in altered), "")
+
+
+def _mappings(view: View) -> list[str]:
+    """Return the fields of public facts that can be written into; its functions and frozen statements are shared."""
+    return [name for name, value in vars(view.public).items() if isinstance(value, Mapping)]
 
 
 def _copied(value: T) -> T:
