@@ -54,6 +54,7 @@ ATTACKS: dict[str, str] = {
     "embedding-sum-rows": "fglaudit.attacks.codes.embedding_sum_rows:EmbeddingSumRows",
     "absent-words": "fglaudit.attacks.updates.absent_words:AbsentWords",
     "update-shares": "fglaudit.attacks.updates.update_shares:UpdateShares",
+    "adam-shares": "fglaudit.attacks.updates.adam_shares:AdamShares",
     "differenced-updates": "fglaudit.attacks.updates.differenced_updates:DifferencedUpdates",
     "update-inversion": "fglaudit.attacks.updates.update_inversion:UpdateInversion",
     "adam-inversion": "fglaudit.attacks.updates.adam_inversion:AdamInversion",

@@ -121,8 +121,9 @@ class GlobalNodeLabels(Attack):
         slope = slope.clamp(min=_LEAST_SLOPE)
         measured, variance = place + off / slope, error + rest / slope.square()
         result = fit_distributions(design, measured, variance, classes.shares)
-        if classes.randomness > 0 or (std > 0 and UploadClip.of(view, GlobalNodes) == UploadClip()):
-            # What is left over shows how far the assumed errors are too small: nodes count unequally often.
+        if classes.randomness > 0 or std > 0:
+            # What is left over shows how far the assumed errors are too small: nodes count unequally often,
+            # and the response to a clip is that of coordinates that are Gaussian and independent.
             left = (measured - torch.einsum("kc,kcd->kd", result, design.double())).square() / variance
             result = fit_distributions(design, measured, variance * left.mean().clamp(min=1), classes.shares)
         return Inference(type(self).quantity, books.clients, result)

@@ -20,6 +20,7 @@ from fglaudit.scoring.selftest import planted_flaw
 SLOW = ("weight-replay", "masked-rounds", "update-labels", "mask-flip", "representation-inversion", "power-moments")
 ON_THE_CPU = {
     "adam-inversion",
+    "adam-shares",
     "differenced-updates",
     "functional-labels",
     "global-node-centroids",

@@ -359,3 +359,20 @@ def test_a_clip_of_coordinates_is_undone_where_it_left_something() -> None:
     torch.testing.assert_close((undone - mu).mean(0), torch.zeros(9).double(), atol=0.05, rtol=0)
     torch.testing.assert_close((undone - mu).std(0), error[0], rtol=0.05, atol=0)
     assert float(error[0, 4]) < 0.2 < 1.0 < float(error[0, 0])
+
+
+def test_a_clip_leaves_label_distributions_no_worse_than_a_guess() -> None:
+    """Clients of 20 nodes, whose clusters are of unlike sizes: what is left unexplained is error too."""
+    protocol = FedGT(
+        layers=1, hidden=32, heads=2, feed_forward=32, neighbors=4, global_nodes=3, encoding=2, candidates=8, rounds=6
+    )
+    graph = example_graph(nodes=240, features=120, clients=12)
+    run = record(protocol, graph, ClippedLaplace(clip=0.002, scale=1e-4, on=("GlobalNodes",)))
+    view = run.view(Observer(parties=(SERVER,), auxiliary=0.1))
+    found = GlobalNodeLabels().run(view, rng=derive(0, "attack"), device=CPU)
+    assert isinstance(found, Inference)
+    known, classes = view.known_rows().y, torch.arange(graph.num_classes)
+    truth = torch.stack([(graph.y[nodes, None] == classes).double().mean(0) for nodes in graph.clients])
+    guess = (known[:, None] == classes).double().mean(0)
+    far, guessed = ((each - truth).abs().sum(1).mean() / 2 for each in (found.estimate, guess))
+    assert far < guessed + 0.02
