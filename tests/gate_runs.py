@@ -11,7 +11,7 @@ import pytest
 from report_runs import make_cell, store
 
 from fglaudit.cli import main
-from fglaudit.finding import CellRecord, Finding
+from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.guarantees import FieldState, Verdict, Word
 
 FEDGCN: tuple[str, dict[str, Any], float] = ("fedgcn", {"hops": 1, "rounds": 100}, 0.812)
@@ -27,6 +27,8 @@ GOOD = Verdict(
     relation="replaced",
 )
 Change = Callable[[CellRecord], CellRecord]
+FEATURES = 'observers: {"client:each": {features: {advantage_high: 0.05}}}'
+HELD = "observers: {server: {features: {verdict: held}}}"
 
 
 def cells(
@@ -68,3 +70,24 @@ def gate(
         code = int(done.code or 0)
     said = capsys.readouterr()
     return code, said.out, said.err
+
+
+def self_test_failed(cell: CellRecord) -> CellRecord:
+    broken = replace(cell.findings[0], status=Status.BROKEN_ATTACK, reason="self-test: did not find a planted row")
+    return replace(cell, findings=(broken, *cell.findings[1:]))
+
+
+def server_trusted(cell: CellRecord) -> CellRecord:
+    """A guarantee against clients alone, as a run says it: rows of the server name none."""
+    return rows(lambda row: replace(row, guarantee="none") if row.observer == "server" else row)(
+        replace(cell, verdict=replace(GOOD, not_covered="Not covered: labels, the server, which is trusted"))
+    )
+
+
+def with_delta(delta: float | None) -> Change:
+    return lambda cell: replace(cell, verdict=replace(GOOD, delta=delta))
+
+
+def first_failed(cell: CellRecord) -> CellRecord:
+    lost = replace(cell.findings[0], status=Status.FAILED, reason="lost", value=None, advantage=None, accuracy=None)
+    return replace(cell, findings=(lost, *cell.findings[1:]))

@@ -47,6 +47,7 @@ class _EnoughError(Exception):
 class _Sealing(RecordingChannel):
     """Keeps what enters and leaves the seal, and what the server sees in the clear."""
 
+    many_draws = False
     trace: SealedTrace
     kept = 0
 

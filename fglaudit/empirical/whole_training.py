@@ -127,6 +127,8 @@ class _Listening(RecordingChannel):
         turned: whether the other world has the opposite rows, not none.
     """
 
+    many_draws = False
+
     def __init__(
         self,
         session: DefenseSession,

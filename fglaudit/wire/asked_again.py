@@ -43,9 +43,14 @@ MOST_DRAWN, MOST_DRAWS = 2**20, 64
 
 @dataclass
 class AskedAgain:
-    """Asks the hooks of one session during one run."""
+    """Asks the hooks of one session during one run.
+
+    Attributes:
+        many: whether many draws are looked at together too, which takes hundreds of calls of a hook.
+    """
 
     session: DefenseSession
+    many: bool = True
     spending: Spending = field(default_factory=Spending)
     _asked: int = 0
     _drawn: set[Target] = field(default_factory=set)
@@ -140,6 +145,8 @@ class AskedAgain:
         for about in asked:
             if (wrong := self._wrong(about, kept, other, [left for _, left in made])) is not None:
                 found[about.target] = wrong
+        if not self.many:
+            return live[0], found
         twice = None if few is None else of_few(before, few(), first_asked, rng, self.spending)
         if twice is None:
             twice = of_few(before, (hook, kept), first_asked, rng, self.spending) or {}
@@ -220,7 +227,7 @@ class AskedAgain:
         """Return how many draws more to look at: enough of them show rows whose noise is made of other rows'. Only now
         and then, since that takes long."""
         self._asked += 1
-        if self._asked & (self._asked - 1):
+        if not self.many or self._asked & (self._asked - 1):
             return 0
         most = MOST_DRAWN // max(1, sum(given[about.name].numel() for about in asked))
         shapes = [given[about.name].shape for about in asked if given[about.name].dim() > 0]

@@ -45,6 +45,7 @@ class _RehearsedChannel(RecordingChannel):
     """Stops after ``last`` rounds; before a message of a later one is made, if the protocol asks whether it is
     wanted. Where ``received`` holds what the server sent in a round, parties get that and not what it sends here."""
 
+    many_draws = False
     last: int | None = None
     received: Mapping[tuple[type[Payload], int], tuple[Tensor, Payload]] = MappingProxyType({})
 
@@ -65,6 +66,8 @@ class _RehearsedChannel(RecordingChannel):
 class _UnwatchedChannel(RecordingChannel):
     """Does not compare what becomes of gradients with what is stated: of a shadow model nobody asks that, and it takes
     a third of the time of a private step."""
+
+    many_draws = False
 
     def _update(self, gradients: Tensor) -> Tensor:
         return self.session.local_update(gradients, self._rng)

@@ -20,6 +20,7 @@ from fglaudit.datasets import DatasetSpec
 from fglaudit.datasets.csbm import CsbmOptions
 from fglaudit.defenses.noise.clipped_noise import ClippedNoise
 from fglaudit.defenses.noise.gaussian import Gaussian
+from fglaudit.empirical import audits, judge
 from fglaudit.empirical.bound import Bound
 from fglaudit.empirical.canaries import Canary, canary_nodes
 from fglaudit.empirical.gdp import epsilon_of_mu
@@ -28,7 +29,7 @@ from fglaudit.execution.run_cell import run_cell
 from fglaudit.facts import Fact
 from fglaudit.finding import CellRecord
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.guarantees import MeasuredCurve, Verdict, Word
+from fglaudit.guarantees import Audit, MeasuredCurve, Outcome, Verdict, Word
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
@@ -100,6 +101,14 @@ def measured(
     return curve
 
 
+@pytest.fixture
+def trade_off_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out audits that measure no epsilon: the learned distinguisher and whole trainings take half the time."""
+    left_out = Audit("left out", Outcome.UNTESTED, "left out")
+    monkeypatch.setattr(audits, "distinguisher_audit", lambda *_, **__: left_out)
+    monkeypatch.setattr(judge, "whole_training_audit", lambda *_, **__: left_out)
+
+
 def test_calibrated_noise_is_not_contradicted_and_nearly_used_up() -> None:
     for seed in range(3):
         verdict = verdict_on(Gaussian(epsilon=4.0), seed=seed)
@@ -109,6 +118,7 @@ def test_calibrated_noise_is_not_contradicted_and_nearly_used_up() -> None:
         assert verdict.contradicted_at is not None and verdict.contradicted_at > 1e-3
 
 
+@pytest.mark.usefixtures("trade_off_alone")
 @pytest.mark.parametrize(
     ("protocol", "on"),
     [
@@ -123,18 +133,21 @@ def test_every_payload_that_gets_noise_is_measured(protocol: FederatedProtocol, 
     assert 4.0 < curve.epsilon < 8.0 < curve.ceiling
 
 
+@pytest.mark.usefixtures("trade_off_alone")
 def test_many_releases_do_not_hide_what_they_show_together() -> None:
     """The bound is on the whole training: one release of twenty alone would show a fifth of it."""
     defense, protocol, graph = ClippedNoise(epsilon=4.0), NFedGNN(**GCN | {"rounds": 20}), user_graph()
     assert 2.5 < measured(defense, protocol, graph).epsilon < 4.0
 
 
+@pytest.mark.usefixtures("trade_off_alone")
 def test_laplace_noise_is_scored_by_its_own_likelihood() -> None:
     verdict = verdict_on(ClippedNoise("laplace", epsilon=2.0), NFedGNN(**GCN | {"rounds": 1}), user_graph())
     assert verdict.mu is None and verdict.measured is not None
     assert 1.0 < verdict.measured.epsilon < 2.0
 
 
+@pytest.mark.usefixtures("trade_off_alone")
 def test_a_clip_that_is_missing_is_measured() -> None:
     verdict = verdict_on(Faulty(epsilon=0.5, fault="no clip"))
     assert verdict.word is Word.REFUTED
@@ -200,38 +213,47 @@ def run(**changes: object) -> CellRecord:
     return run_cell(dataclasses.replace(CELL, **changes), suite="test", device=CPU)  # type: ignore[arg-type]
 
 
-def test_a_cell_states_the_empirical_epsilon_beside_the_accounted_one() -> None:
-    record = run()
-    for f in record.findings:
+@pytest.fixture(scope="module")
+def honest() -> CellRecord:
+    return run()
+
+
+@pytest.fixture(scope="module")
+def planted() -> CellRecord:
+    return run(defense=Faulty(epsilon=8.0, fault="a tenth"))
+
+
+def test_a_cell_states_the_empirical_epsilon_beside_the_accounted_one(honest: CellRecord) -> None:
+    for f in honest.findings:
         assert f.epsilon_empirical is not None and f.epsilon_accounted is not None
         assert 2.0 < f.epsilon_empirical < f.epsilon_accounted
         assert f.epsilon_p_value is not None and f.epsilon_p_value > 1e-4
-    assert [f.epsilon_empirical for f in run().findings] == [f.epsilon_empirical for f in record.findings]
+    assert [f.epsilon_empirical for f in run().findings] == [f.epsilon_empirical for f in honest.findings]
     assert all(f.epsilon_empirical is None for f in run(empirical=False).findings)
 
 
-def test_a_planted_tenth_is_flagged_in_the_report(tmp_path: Path) -> None:
-    record = run(defense=Faulty(epsilon=8.0, fault="a tenth"))
-    assert record.verdict is not None and "its author states epsilon 0.8" in record.verdict.reason
-    assert all(f.epsilon_accounted == pytest.approx(8.0, rel=1e-3) for f in record.findings)
-    assert REFUTED in texts(store(tmp_path / "planted", [record]))["report.html"]
-    honest = texts(store(tmp_path / "honest", [run()]))["report.html"]
-    assert REFUTED not in honest and ALARM not in honest
+def test_a_planted_tenth_is_flagged_in_the_report(tmp_path: Path, honest: CellRecord, planted: CellRecord) -> None:
+    assert planted.verdict is not None and "its author states epsilon 0.8" in planted.verdict.reason
+    assert all(f.epsilon_accounted == pytest.approx(8.0, rel=1e-3) for f in planted.findings)
+    assert REFUTED in texts(store(tmp_path / "planted", [planted]))["report.html"]
+    page = texts(store(tmp_path / "honest", [honest]))["report.html"]
+    assert REFUTED not in page and ALARM not in page
 
 
-def test_a_planted_tenth_stands_out_among_honest_settings(tmp_path: Path) -> None:
-    both = [run(), run(seed=1), run(defense=Faulty(epsilon=8.0, fault="a tenth"))]
-    report = texts(store(tmp_path / "planted", both))["report.md"]
+def test_a_planted_tenth_stands_out_among_honest_settings(
+    tmp_path: Path, honest: CellRecord, planted: CellRecord
+) -> None:
+    report = texts(store(tmp_path / "planted", [honest, run(seed=1), planted]))["report.md"]
     assert report.count(REFUTED) == 1 and "faulty" in report[report.index(REFUTED) :][:200]
     assert "put to the test in 3 cells, by canaries: contradicted in 1 setting." in report
 
 
-def test_a_curve_survives_storing() -> None:
-    record = run()
-    again = CellRecord.from_json(json.loads(json.dumps(record.to_json())))
-    assert again.verdict == record.verdict and record.verdict is not None and record.verdict.measured is not None
+def test_a_curve_survives_storing(honest: CellRecord) -> None:
+    again = CellRecord.from_json(json.loads(json.dumps(honest.to_json())))
+    assert again.verdict == honest.verdict and honest.verdict is not None and honest.verdict.measured is not None
 
 
+@pytest.mark.usefixtures("trade_off_alone")
 def test_an_epsilon_that_holds_against_clients_alone_is_tested_for_them_alone() -> None:
     record = run(protocol=FedGAT(rounds=1), defense=Gaussian(epsilon=8.0, on="MaskedMatrices"))
     by_observer = {f.observer: f.epsilon_empirical for f in record.findings}
@@ -243,6 +265,7 @@ def test_a_note_says_what_replays_cannot_show() -> None:
     assert sum("cannot reach the accounted 500" in note for note in notes) == 1
 
 
+@pytest.mark.usefixtures("trade_off_alone")
 def test_noise_calibrated_for_zeroed_out_records_is_contradicted_where_records_are_replaced() -> None:
     """The classic slip: a clip is the sensitivity of one relation and half of that of the other."""
 

@@ -8,7 +8,21 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from gate_runs import EXAMINED, GOOD, NOISE, Change, cells, gate, rows
+from gate_runs import (
+    EXAMINED,
+    FEATURES,
+    GOOD,
+    HELD,
+    NOISE,
+    Change,
+    cells,
+    first_failed,
+    gate,
+    rows,
+    self_test_failed,
+    server_trusted,
+    with_delta,
+)
 from report_runs import make_cell, store
 
 from fglaudit.cli import main
@@ -17,8 +31,6 @@ from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.guarantees import FieldState, Word
 from fglaudit.quantities.base import NO_ROW_REACHES
 
-FEATURES = 'observers: {"client:each": {features: {advantage_high: 0.05}}}'
-HELD = "observers: {server: {features: {verdict: held}}}"
 WHOLE = """
 observers:
   "client:each": {features: {advantage_high: 0.05}}
@@ -44,112 +56,6 @@ def test_a_run_that_shows_all_that_is_asked_passes(tmp_path: Path, capsys: pytes
 def worse(row: Finding) -> Finding:
     """An attack that is not adapted and gets nothing."""
     return replace(row, adapted="no: Rounded") if row.attack == "row-space" else row
-
-
-def self_test_failed(cell: CellRecord) -> CellRecord:
-    broken = replace(cell.findings[0], status=Status.BROKEN_ATTACK, reason="self-test: did not find a planted row")
-    return replace(cell, findings=(broken, *cell.findings[1:]))
-
-
-def server_trusted(cell: CellRecord) -> CellRecord:
-    """A guarantee against clients alone, as a run says it: rows of the server name none."""
-    return rows(lambda row: replace(row, guarantee="none") if row.observer == "server" else row)(
-        replace(cell, verdict=replace(GOOD, not_covered="Not covered: labels, the server, which is trusted"))
-    )
-
-
-def with_delta(delta: float | None) -> Change:
-    return lambda cell: replace(cell, verdict=replace(GOOD, delta=delta))
-
-
-def first_failed(cell: CellRecord) -> CellRecord:
-    lost = replace(cell.findings[0], status=Status.FAILED, reason="lost", value=None, advantage=None, accuracy=None)
-    return replace(cell, findings=(lost, *cell.findings[1:]))
-
-
-BROKEN: list[tuple[str, Change, str, str]] = [
-    ("failed", first_failed, "accuracy: {min: 0.1}", "failed: wanted at most 0 failed rows; got 2"),
-    (
-        "self-test",
-        rows(lambda r: replace(r, status=Status.BROKEN_ATTACK) if r.attack == "row-space" else r),
-        FEATURES,
-        "failed their self-test: row-space",
-    ),
-    ("unadapted", rows(lambda r: replace(r, adapted="no: Rounded")), FEATURES, "not adapted to Rounded"),
-    (
-        "payload",
-        rows(lambda r: r if r.attack == "map-prior" else replace(r, adapted="no: Rounded")),
-        FEATURES,
-        "no attack here that allows for what was done reads NeighborSums",
-    ),
-    ("accuracy", lambda c: c, "accuracy: {min: 0.99}", "accuracy: wanted at least 0.99; got 0.7"),
-    (
-        "unexamined",
-        lambda c: replace(c, fields=(FieldState("server", "ModelUpdate", "vector", "unexamined", "nobody"),)),
-        HELD,
-        "unexamined: ModelUpdate.vector",
-    ),
-    ("no fields", lambda c: replace(c, fields=()), HELD, "2 cells whose records do not say which fields"),
-    (
-        "claimed",
-        lambda c: replace(c, verdict=replace(GOOD, word=Word.CLAIMED)),
-        "epsilon: {max: 8, unit: node}",
-        "the guarantee is claimed",
-    ),
-    ("no verdict", lambda c: replace(c, verdict=None), "epsilon: {max: 8, unit: node}", "no guarantee was judged"),
-    (
-        "unit",
-        lambda c: replace(c, verdict=replace(GOOD, unit="client")),
-        "epsilon: {max: 8, unit: node}",
-        "the guarantee is per client",
-    ),
-    ("delta", with_delta(0.9), "epsilon: {max: 8, unit: node}", "delta: wanted at most 1e-05"),
-    ("no delta", with_delta(None), "epsilon: {max: 8, unit: node}", "a guarantee that names none"),
-    (
-        "own delta",
-        lambda c: c,
-        "epsilon: {max: 8, unit: node, delta: 1.0e-6}",
-        "delta: wanted at most 1e-06; got 1e-05",
-    ),
-    (
-        "delta of many nodes",
-        lambda c: replace(c, partition_facts={"client_sizes": [60_000, 60_000]}),
-        "epsilon: {max: 8, unit: node}",
-        "1e-05 with 120000 nodes",
-    ),
-    ("trusted server", server_trusted, "epsilon: {max: 8, unit: node}", "nothing is promised to server. Not covered"),
-    (
-        "trusted server named",
-        server_trusted,
-        'epsilon: {max: 8, unit: node, against: ["client:each", server]}',
-        "the server, which is trusted",
-    ),
-    ("no word", rows(lambda r: replace(r, guarantee="")), "epsilon: {max: 8, unit: node}", "nothing is promised to"),
-    (
-        "broken attack",
-        self_test_failed,
-        "accuracy: {min: 0.1}",
-        "broken attacks: wanted at most 0 rows of attacks that fail their self-test (allow.broken); got 2 (subset-sum)",
-    ),
-    (
-        "epsilon",
-        lambda c: c,
-        "epsilon: {max: 7, unit: node}",
-        "epsilon: wanted verified, at most 7 per node replaced (epsilon.relation); got 7.98",
-    ),
-]
-
-
-@pytest.mark.parametrize(("change", "policy", "words"), [case[1:] for case in BROKEN], ids=[c[0] for c in BROKEN])
-def test_whatever_is_not_shown_breaks_it(
-    change: Change, policy: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    records = cells(change)
-    if words.startswith("no attack here"):  # only the field's state says that something read it
-        records = [replace(record, fields=(replace(EXAMINED[0], state="covered"),)) for record in records]
-    code, out, _ = gate(tmp_path, records, policy, capsys)
-    assert code == ExitCode.GATE, out
-    assert words in out, out
 
 
 def test_what_leaks_breaks_it_and_the_largest_corrected_end_is_named(
@@ -306,63 +212,6 @@ def test_a_guarantee_holds_against_those_whom_the_policy_names(
     large = "epsilon: {max: 8, unit: node, delta: 1.0e-3}"
     assert gate(tmp_path / "large", cells(with_delta(1e-3)), large, capsys)[0] == ExitCode.DONE
     assert gate(tmp_path / "pure", cells(with_delta(0.0)), large, capsys)[0] == ExitCode.DONE
-
-
-WRONG = [
-    ("observer: {}", "did you mean 'observers'"),
-    ('observers: {"client:each": {feature: {verdict: held}}}', "did you mean 'features'"),
-    ('observers: {"client:al": {features: {verdict: held}}}', "did you mean 'client:each'"),
-    ("observers: {server: {edges: {verdict: held}}}", "quantity that an attack of this suite infers"),
-    ("observers: {server: {features: {verdict: hold}}}", "verdict"),
-    ("observers: {server: {features: {advantage: 0.1}}}", "did you mean 'advantage_high'"),
-    ("observers: {server: {features: {advantage_high: 5}}}", "less than 1"),
-    ("observers: {server: {features: {}}}", "a threshold is needed"),
-    ("observers: {server: {}}", "asked about quantities"),
-    ("accuracy: {max: 0.5}", "unknown key 'max' (known: min)"),
-    ("accuracy: {}", "accuracy.min is required"),
-    ("epsilon: {max: 8}", "epsilon.unit is required"),
-    ("epsilon: {max: .inf, unit: node}", "finite"),
-    ("epsilon: {max: 8, unit: client}", "unit of a guarantee of this run"),
-    ("epsilon: {max: 8, unit: node, guarantee: claimed}", "go together"),
-    ("epsilon: {max: 8, unit: node, delta: 1}", "epsilon.delta"),
-    ("epsilon: {max: 8, unit: node, against: [servers]}", "did you mean 'server'"),
-    ("accuracy: {min: 0.5}\nallow: {fail: 0}", "did you mean 'failed'"),
-    (
-        "accuracy: {min: 0.5}\nallow: {claimed: yes}",
-        "allow.claimed: Input should be a valid boolean; got 'yes'; write true",
-    ),
-    ("accuracy: {min: 75}", "got 75; write 0.75"),
-    ("observers: {server: {features: {advantage_high: 5%}}}", "got '5%'; write 0.05"),
-    ("accuracy: {min: yes please}", "accuracy.min"),
-    ("allow: {failed: 1}", "must ask something"),
-    ("- a list", "must be a mapping"),
-    ("accuracy: {min: [", "policy.yaml"),
-]
-
-
-@pytest.mark.parametrize(("policy", "words"), WRONG)
-def test_a_wrong_policy_is_one_line_and_exit_code_2(
-    policy: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, _, error = gate(tmp_path, cells(), policy, capsys)
-    assert code == ExitCode.INPUT
-    assert error.startswith("error: ") and error.count("\n") == 1 and words in error, error
-
-
-def test_what_no_run_of_the_suite_can_show_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, error = gate(tmp_path / "bare", cells(defense=("none", {})), "epsilon: {max: 8, unit: node}", capsys)
-    assert code == ExitCode.INPUT and "a guarantee needs a defense" in error
-    few = cells(rows(lambda row: replace(row, clients=2)), parties=2)
-    code, _, error = gate(tmp_path / "few", few, FEATURES, capsys)
-    assert code == ExitCode.INPUT and "at least 5 clients x seeds" in error
-
-
-def test_a_junit_file_that_cannot_be_written_names_its_option(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    missing = str(tmp_path / "nowhere" / "gate.xml")
-    code, _, error = gate(tmp_path, cells(), "accuracy: {min: 0.1}", capsys, "--junit", missing)
-    assert code == ExitCode.INPUT and "use another --junit" in error and "--out" not in error
 
 
 def test_json_junit_and_annotations_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
