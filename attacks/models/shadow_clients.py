@@ -22,7 +22,7 @@ from fglaudit.adversary.group_means import less_group_means
 from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.means import ModelRound
 from fglaudit.adversary.planting import MemoryMessages
-from fglaudit.adversary.uploads import of_personal_averages, sent_models
+from fglaudit.adversary.uploads import follow_from_averages, sent_models
 from fglaudit.attacks.models.shadow_federations import KnownGraph
 from fglaudit.attacks.models.update_statistics import UpdateReader
 from fglaudit.errors import FglauditError
@@ -81,9 +81,9 @@ def unrehearsable(view: View) -> str | None:
             "shadow clients need the public training function; this view has public.rehearse None; add what"
             " fglaudit.wire.rehearsal.rehearsal(protocol, defense) returns to its public facts"
         )
-    if of_personal_averages(view):
+    if follow_from_averages(view):
         return (
-            "the upload follows from averages of the run for the observer's clients; shadow clients are sent the run's"
+            "the upload follows from averages that the observer's clients are sent; shadow clients are sent the run's"
             " models, so that theirs do not follow"
         )
     if view.topology is None:

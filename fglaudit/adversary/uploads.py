@@ -77,9 +77,9 @@ def _sees_others(view: View, payload: type[Payload]) -> bool:
     return any(len(_from_others(view, batch)) for batch in view.messages.of(payload))
 
 
-def of_personal_averages(view: View) -> bool:
-    """Whether others' uploads are not seen, but follow from averages made for the observer's clients."""
-    return not _sees_others(view, ModelUpdate) and bool(last_uploads(view))
+def follow_from_averages(view: View) -> bool:
+    """Whether others' uploads are not seen, but follow from what the observer's clients upload and are sent."""
+    return not _sees_others(view, ModelUpdate) and (one_is_left(view) or bool(last_uploads(view)))
 
 
 def unknown_adam(view: View) -> str | None:
