@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from fglaudit.adversary.known_graph import known_edges, sees_deliveries
+from fglaudit.adversary.known_graph import known_edges, own_without_edges, sees_deliveries
 from fglaudit.adversary.known_labels import known_labels
 from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.adversary.modelled import about
@@ -101,6 +101,5 @@ def sent_reports(view: View, nodes: Tensor, values: Tensor) -> MessageBatch:
 
 def without_edges(view: View, messages: MemoryMessages) -> View:
     """Return ``view`` with other ``messages``, no facts, and no edge that the observer knows."""
-    own = tuple(dataclasses.replace(c, edge_index=c.edge_index[:, :0], boundary=c.boundary[:, :0]) for c in view.own)
     public = dataclasses.replace(view.public, facts=())
-    return dataclasses.replace(view, messages=messages, own=own, public=public, topology=None)
+    return dataclasses.replace(view, messages=messages, own=own_without_edges(view), public=public, topology=None)

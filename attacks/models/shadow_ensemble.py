@@ -10,6 +10,9 @@ under one that changes the training, :mod:`fglaudit.attacks.models.shadow_federa
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -55,21 +58,24 @@ def batched_shadows(
         owners: of every node in every model [M, N], where clients see edges among their own nodes alone.
     """
     settings, layout = retraced(view), view.public.layout
-    shared = None if owners is not None else SharedGraph.of(x.to(device), edges.to(device))
     size = max(1, _ENTRIES // max(1, len(x) * settings.hidden))
     drawn = split(rng, "ensemble")
-    parts = []
-    for models in torch.split(torch.arange(len(weights)), size):
-        graph = shared or OwnGraphs.of(x.to(device), edges.to(device), _within(owners, models, edges).to(device))
-        part = weights[models].to(device)
-        parts.append(train_ensemble(graph, layout, y.clamp(min=0).to(device), part, settings, drawn).cpu())
+    rows, pairs = x.to(device), edges.to(device)
+    graphs: Iterable[SharedGraph | OwnGraphs]
+    if owners is None:
+        graphs = itertools.repeat(SharedGraph.of(rows, pairs))
+    else:
+        graphs = (OwnGraphs.of(rows, pairs, _within(part, edges).to(device)) for part in torch.split(owners, size))
+    parts = [
+        train_ensemble(graph, layout, y.clamp(min=0).to(device), part.to(device), settings, drawn).cpu()
+        for part, graph in zip(torch.split(weights, size), graphs, strict=False)
+    ]
     return torch.cat(parts)
 
 
-def _within(owners: Tensor | None, models: Tensor, edges: EdgeIndex) -> Tensor:
-    """Return which of ``edges`` [2, E] have both ends at one client in each of ``models`` [m, E]."""
-    assert owners is not None
-    return owners[models][:, edges[0]] == owners[models][:, edges[1]]
+def _within(owners: Tensor, edges: EdgeIndex) -> Tensor:
+    """Return which of ``edges`` [2, E] have both ends at one of ``owners`` [m, N], in each of m models [m, E]."""
+    return owners[:, edges[0]] == owners[:, edges[1]]
 
 
 def client_weights(members: Tensor, owners: Tensor, clients: int) -> Tensor:

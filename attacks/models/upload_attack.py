@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fglaudit.adversary.modelled import about, change_clip, known_noise, on_gradients, sealed
+from fglaudit.adversary.modelled import about, change_clip, known_error, on_gradients, sealed
 from fglaudit.adversary.uploads import check_rounds
-from fglaudit.facts import Absent, Clipped, Fact, Rounded
+from fglaudit.facts import Absent, Clipped, Fact
 from fglaudit.interfaces import Attack
 from fglaudit.payloads import ModelUpdate, NeighborSums, Payload
 
@@ -41,6 +41,6 @@ class UploadAttack(Attack):
         if about(fact, NeighborSums):
             return sealed(fact, NeighborSums)
         scaled = change_clip(fact, ModelUpdate) and isinstance(fact, Clipped) and fact.norm != "elementwise"
-        sent = known_noise(fact, ModelUpdate) or (isinstance(fact, Rounded) and about(fact, ModelUpdate))
+        sent = known_error(fact, ModelUpdate)
         gone = isinstance(fact, Absent) and about(fact, ModelUpdate)
         return sent or scaled or gone or sealed(fact, ModelUpdate) or on_gradients(fact)

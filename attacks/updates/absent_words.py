@@ -27,7 +27,7 @@ from fglaudit.adversary.modelled import (
     degree_bound,
     dropped_edges,
     kept_columns,
-    known_noise,
+    known_error,
     row_clip,
     sealed,
 )
@@ -44,7 +44,7 @@ from fglaudit.adversary.uploads import (
     unknown_adam,
     unknown_changes,
 )
-from fglaudit.facts import GRADIENTS, Absent, Clipped, Fact, Rounded
+from fglaudit.facts import GRADIENTS, Absent, Clipped, Fact
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import ModelUpdate, Payload
 from fglaudit.rng import split
@@ -70,7 +70,7 @@ class AbsentWords(Attack):
     def models(self, fact: Fact) -> bool:
         """Errors of the messages enter the statistic by their variance, a clip by its factor. Of words that are absent
         no row may be random; what happens to edges or to the length of rows and gradients leaves them absent."""
-        sent = known_noise(fact, ModelUpdate) or (isinstance(fact, Rounded) and about(fact, ModelUpdate))
+        sent = known_error(fact, ModelUpdate)
         sent = sent or change_clip(fact, ModelUpdate) or sealed(fact, ModelUpdate)
         gone = isinstance(fact, Absent) and about(fact, ModelUpdate)  # one round is read, of those who sent in it
         shorter = row_clip(fact) or (isinstance(fact, Clipped) and fact.target == GRADIENTS)

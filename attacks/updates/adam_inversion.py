@@ -22,7 +22,7 @@ from torch import Tensor
 
 from fglaudit.adversary.adam_steps import CLEAR, adam_path, off_idle_path
 from fglaudit.adversary.means import ModelRound
-from fglaudit.adversary.modelled import about, degree_bound, dropped_edges, known_noise, sealed
+from fglaudit.adversary.modelled import about, degree_bound, dropped_edges, known_error, sealed
 from fglaudit.adversary.upload_planting import without_defense
 from fglaudit.adversary.uploads import (
     check_rounds,
@@ -36,7 +36,7 @@ from fglaudit.adversary.uploads import (
 from fglaudit.attacks.updates.input_layer import input_layer
 from fglaudit.attacks.updates.planted_changes import changed_models, planted_rows
 from fglaudit.attacks.updates.unit_patterns import words_of_rows
-from fglaudit.facts import Absent, Fact, Rounded
+from fglaudit.facts import Absent, Fact
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.nn.weights import unflatten
@@ -73,7 +73,7 @@ class AdamInversion(Attack):
         its concern. Noise on gradients moves every weight, which nothing here allows for."""
         if about(fact, NeighborSums):
             return sealed(fact, NeighborSums)
-        sent = known_noise(fact, ModelUpdate) or (isinstance(fact, Rounded) and about(fact, ModelUpdate))
+        sent = known_error(fact, ModelUpdate)
         gone = isinstance(fact, Absent) and about(fact, ModelUpdate)
         return sent or gone or dropped_edges(fact) or degree_bound(fact)
 

@@ -28,7 +28,7 @@ from fglaudit.adversary.modelled import (
     degree_bound,
     dropped_edges,
     kept_columns,
-    known_noise,
+    known_error,
     random_rows,
     row_clip,
     sealed,
@@ -43,7 +43,7 @@ from fglaudit.adversary.uploads import (
     unknown_adam,
     unknown_changes,
 )
-from fglaudit.facts import Absent, Fact, Rounded
+from fglaudit.facts import Absent, Fact
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
@@ -85,7 +85,7 @@ class AdamShares(Attack):
 
     def models(self, fact: Fact) -> bool:
         """Errors of uploads are averaged over units, a clip leaves directions. No row and no edge is read."""
-        sent = known_noise(fact, ModelUpdate) or (isinstance(fact, Rounded) and about(fact, ModelUpdate))
+        sent = known_error(fact, ModelUpdate)
         sent = sent or change_clip(fact, ModelUpdate) or sealed(fact, ModelUpdate)
         gone = isinstance(fact, Absent) and about(fact, ModelUpdate)
         rows = row_clip(fact) or kept_columns(fact) or random_rows(fact)

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from fglaudit.adversary.known_graph import own_nodes, sees_deliveries
+from fglaudit.adversary.known_graph import own_nodes, own_without_edges, sees_deliveries
 from fglaudit.adversary.known_labels import known_labels
 from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.adversary.planting import MemoryMessages
@@ -119,9 +119,8 @@ class CodePredictions(Attack):
 
 def _without_edges(view: View) -> View:
     """Return ``view`` without facts, of a graph that has no edge."""
-    own = tuple(dataclasses.replace(c, edge_index=c.edge_index[:, :0], boundary=c.boundary[:, :0]) for c in view.own)
     public, none = dataclasses.replace(view.public, facts=()), torch.empty(2, 0, dtype=torch.long)
-    return dataclasses.replace(view, own=own, topology=none, public=public)
+    return dataclasses.replace(view, own=own_without_edges(view), topology=none, public=public)
 
 
 def _columns(view: View) -> dict[type[Codes] | type[Reports], slice]:

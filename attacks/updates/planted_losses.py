@@ -11,11 +11,11 @@ from torch.nn.functional import one_hot
 
 from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.known_labels import known_labels
-from fglaudit.adversary.modelled import about, known_noise, on_gradients, sealed
+from fglaudit.adversary.modelled import about, known_error, on_gradients, sealed
 from fglaudit.adversary.upload_planting import without_defense
 from fglaudit.attacks.updates.code_gradients import code_inputs
 from fglaudit.attacks.updates.planted_changes import changed_models, planted_clients
-from fglaudit.facts import EDGES, Fact, Rounded, is_built_in
+from fglaudit.facts import EDGES, Fact, is_built_in
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import ModelUpdate
 from fglaudit.rng import split
@@ -46,7 +46,7 @@ def models_losses(fact: Fact) -> bool:
     """Whether attacks on these models allow for ``fact``: errors of uploads hide directions, which then do not
     count; clips and samples of losses scale gradients, whose rows stay what they are. Codes are propagated over the
     edges of the whole graph; features are not among them."""
-    sent = known_noise(fact, ModelUpdate) or (isinstance(fact, Rounded) and about(fact, ModelUpdate))
+    sent = known_error(fact, ModelUpdate)
     return sent or sealed(fact, ModelUpdate) or on_gradients(fact) or (fact.target != EDGES and _of_rows(fact))
 
 

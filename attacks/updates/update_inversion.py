@@ -35,7 +35,7 @@ from fglaudit.adversary.modelled import (
     change_clip,
     degree_bound,
     dropped_edges,
-    known_noise,
+    known_error,
     on_gradients,
     sealed,
 )
@@ -51,7 +51,7 @@ from fglaudit.attacks.updates.planted_changes import (
     separable_rows,
 )
 from fglaudit.attacks.updates.repeated_rows import repeated_rows
-from fglaudit.facts import Absent, Clipped, Fact, Rounded
+from fglaudit.facts import Absent, Clipped, Fact
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import ModelUpdate, NeighborSums, Payload
@@ -112,7 +112,7 @@ class UpdateInversion(Attack):
         if about(fact, NeighborSums):
             return sealed(fact, NeighborSums)
         scaled = change_clip(fact, ModelUpdate) and isinstance(fact, Clipped) and fact.norm != "elementwise"
-        sent = known_noise(fact, ModelUpdate) or (isinstance(fact, Rounded) and about(fact, ModelUpdate))
+        sent = known_error(fact, ModelUpdate)
         gone = isinstance(fact, Absent) and about(fact, ModelUpdate)
         edges = dropped_edges(fact) or degree_bound(fact)
         return sent or scaled or gone or edges or sealed(fact, ModelUpdate) or on_gradients(fact)

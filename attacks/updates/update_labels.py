@@ -25,7 +25,7 @@ from fglaudit.adversary.modelled import (
     degree_bound,
     dropped_edges,
     kept_columns,
-    known_noise,
+    known_error,
     random_rows,
     row_clip,
     sealed,
@@ -43,7 +43,7 @@ from fglaudit.adversary.uploads import (
     unknown_changes,
     uploads,
 )
-from fglaudit.facts import Absent, Fact, Rounded, is_built_in
+from fglaudit.facts import Absent, Fact, is_built_in
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.nn.batched_adam import BETAS, EPSILON
 from fglaudit.nn.graph_transformer import Dropout, initial_model
@@ -101,7 +101,7 @@ class UpdateLabels(Attack):
     def models(self, fact: Fact) -> bool:
         """Errors of uploads enter by their variance, clips by what they leave. Known rows are predicted as they are
         used, and without neighbours anyway; of global nodes only those received are read, as clients used them."""
-        sent = known_noise(fact, ModelUpdate) or (isinstance(fact, Rounded) and about(fact, ModelUpdate))
+        sent = known_error(fact, ModelUpdate)
         sent = sent or change_clip(fact, ModelUpdate) or sealed(fact, ModelUpdate)
         read_as_used = about(fact, GlobalNodes) and is_built_in(fact) and not isinstance(fact, Absent)
         gone = isinstance(fact, Absent) and fact.share == 0

@@ -29,14 +29,14 @@ from fglaudit.adversary.modelled import (
     change_clip,
     degree_bound,
     dropped_edges,
-    known_noise,
+    known_error,
     on_gradients,
     sealed,
 )
 from fglaudit.adversary.planting import MemoryMessages
 from fglaudit.adversary.upload_planting import without_defense
 from fglaudit.adversary.uploads import missing_uploads, sending_clients, sent_models, unknown_changes
-from fglaudit.facts import Absent, Clipped, Fact, Rounded
+from fglaudit.facts import Absent, Clipped, Fact
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
@@ -76,7 +76,7 @@ class UpdateShares(Attack):
         """Errors with mean 0 are averaged over units; a clip of a whole change scales it, and a share is a ratio. A
         clip of single losses does not keep their ratio."""
         clip = change_clip(fact, ModelUpdate) and isinstance(fact, Clipped) and fact.norm != "elementwise"
-        sent = known_noise(fact, ModelUpdate) or (isinstance(fact, Rounded) and about(fact, ModelUpdate))
+        sent = known_error(fact, ModelUpdate)
         gone = isinstance(fact, Absent) and about(fact, ModelUpdate)
         steps = on_gradients(fact) and not isinstance(fact, Clipped)
         return sent or clip or gone or steps or sealed(fact, ModelUpdate) or dropped_edges(fact) or degree_bound(fact)

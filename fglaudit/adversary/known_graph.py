@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 from torch import Tensor
 
 from fglaudit.adversary.public_rules import own_graphs
+from fglaudit.graph import ClientGraph
 from fglaudit.payloads import SERVER
 from fglaudit.view import View
 
@@ -63,3 +66,8 @@ def known_edges(view: View) -> Tensor:
     row, column = torch.cat(parts, dim=1)
     codes = torch.unique(row * n + column)
     return torch.stack([codes // n, codes % n])
+
+
+def own_without_edges(view: View) -> tuple[ClientGraph, ...]:
+    """Return the observer's clients, as if no edge were known to them."""
+    return tuple(dataclasses.replace(c, edge_index=c.edge_index[:, :0], boundary=c.boundary[:, :0]) for c in view.own)

@@ -42,6 +42,11 @@ def known_noise(fact: Fact, *payloads: type[Payload], distributions: tuple[str, 
     return type(fact) is Additive and fact.distribution in distributions and any(about(fact, p) for p in payloads)
 
 
+def known_error(fact: Fact, payload: type[Payload]) -> bool:
+    """Whether it adds an error of known variance to messages of ``payload``: noise, or rounding to levels."""
+    return known_noise(fact, payload) or (isinstance(fact, Rounded) and about(fact, payload))
+
+
 def message_clip(fact: Fact, *payloads: type[Payload]) -> bool:
     """Whether it is a clip of whole messages of ``payloads`` around zero, entry by entry or by their norm."""
     plain = type(fact) is Clipped and fact.per == "message" and fact.around == "zero"

@@ -3,14 +3,10 @@ nothing is exposed, reports say that there is nothing to ask."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from torch import isin
 
 from fglaudit.conformance.past_channel import Messages, aligned, changed_rows, moved, named
-from fglaudit.conformance.runs import record
 from fglaudit.context import REPORTING_NODE
-from fglaudit.defenses.none import NoDefense
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
 from fglaudit.payloads import ModelUpdate, Payload
@@ -29,8 +25,7 @@ def unexposed(protocol: FederatedProtocol, graph: FederatedGraph, first: Message
     if not listed:
         return ""
     client, own, rows = changed_rows(graph)
-    other = Messages()
-    record(protocol, replace(graph, x=rows), NoDefense(), tamper=other.keep)
+    other = Messages.with_rows(protocol, graph, rows)
     since: dict[type, int] = {}
     for before, after in zip(first.batches, other.batches, strict=False):
         if not aligned(before, after):

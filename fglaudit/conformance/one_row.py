@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from fglaudit.conformance.past_channel import Messages, aligned
-from fglaudit.conformance.runs import record
 from fglaudit.context import REPORTING_NODE, Release
-from fglaudit.defenses.none import NoDefense
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
 from fglaudit.payloads import SERVER, MessageBatch, NeighborSums, Payload
@@ -69,9 +67,9 @@ def _trials(protocol: FederatedProtocol, graph: FederatedGraph, first: Messages)
     """Yield what rows of the nodes with the most, with the fewest and with a middle number of neighbours move."""
     order = graph.degrees().argsort(descending=True).tolist()
     for node in dict.fromkeys((order[0], order[len(order) // 2], order[-1])):
-        x, other = graph.x.clone(), Messages()
+        x = graph.x.clone()
         x[node, 0] = 1 - x[node, 0] if graph.features is FeatureKind.BINARY else x[node, 0] + 1
-        record(protocol, replace(graph, x=x), NoDefense(), tamper=other.keep)
+        other = Messages.with_rows(protocol, graph, x)
         pairs = [(a, b) for a, b in zip(first.batches, other.batches, strict=False) if aligned(a, b)]
         yield _Moved(node, 0, float(x[node, 0] - graph.x[node, 0]), tuple(pairs))
 

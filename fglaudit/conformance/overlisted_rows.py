@@ -3,16 +3,15 @@ all rows are an advantage of 0.01."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+import numpy as np
 import torch
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
 from fglaudit.conformance.exposed_rows import about_nodes
 from fglaudit.conformance.past_channel import Messages, aligned, moved, other_rows
-from fglaudit.conformance.runs import record
 from fglaudit.conformance.unlisted_rows import receives
-from fglaudit.defenses.none import NoDefense
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
 from fglaudit.payloads import Payload
@@ -56,8 +55,7 @@ def _reach(
     x[nodes] = other_rows(x[nodes])
     if torch.equal(x, graph.x):
         return True
-    other = Messages()
-    record(protocol, replace(graph, x=x), NoDefense(), tamper=other.keep)
+    other = Messages.with_rows(protocol, graph, x)
     for before, after in zip(first.batches, other.batches, strict=False):
         if not aligned(before, after):
             return True
@@ -70,13 +68,8 @@ def _reach(
 
 
 def _distances(graph: FederatedGraph, nodes: Tensor) -> Tensor:
-    """Return the number of hops [N] from ``nodes`` to every node; the number of nodes where there is no path."""
-    found = torch.full((graph.num_nodes,), graph.num_nodes)
-    found[nodes] = 0
-    ends = torch.cat([graph.edge_index, graph.edge_index.flip(0)], 1)
-    for _ in range(graph.num_nodes):
-        nearer = found.scatter_reduce(0, ends[1], found[ends[0]] + 1, "amin")
-        if torch.equal(nearer, found):
-            break
-        found = nearer
-    return found
+    """Return the number of hops [N] from ``nodes`` to every node; infinity where there is no path."""
+    ends = graph.edge_index.numpy()
+    edges = coo_array((np.ones(ends.shape[1]), (ends[0], ends[1])), shape=(graph.num_nodes, graph.num_nodes))
+    found = dijkstra(edges.tocsr(), directed=False, indices=nodes.numpy(), unweighted=True, min_only=True)
+    return torch.from_numpy(found)

@@ -167,6 +167,13 @@ class Messages:
         self.batches: list[MessageBatch] = []
         self._earlier, self._altered = earlier, altered
 
+    @staticmethod
+    def with_rows(protocol: FederatedProtocol, graph: FederatedGraph, x: Tensor) -> Messages:
+        """Return the messages of a training of ``protocol`` without a defense, on ``graph`` with rows ``x``."""
+        found = Messages()
+        record(protocol, replace(graph, x=x), NoDefense(), tamper=found.keep)
+        return found
+
     def keep(self, batch: MessageBatch, payload: Payload) -> Payload:
         own = type(payload).from_tensors({n: v if v.is_meta else v.clone() for n, v in payload.tensors().items()})
         self.batches.append(replace(batch, payload=own))

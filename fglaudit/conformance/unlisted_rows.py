@@ -8,15 +8,12 @@ that attacks look for. Of them at least one node is listed (:mod:`fglaudit.confo
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from fglaudit.conformance.exposed_rows import about_nodes
 from fglaudit.conformance.past_channel import Messages, aligned, moved, other_rows
-from fglaudit.conformance.runs import record
-from fglaudit.defenses.none import NoDefense
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
 from fglaudit.payloads import SERVER, Embeddings, MessageBatch, Payload
@@ -42,8 +39,7 @@ def unlisted(protocol: FederatedProtocol, graph: FederatedGraph, first: Messages
     for nodes, observers in alike.items():
         at, x = torch.tensor(nodes), graph.x.clone()
         x[at] = other_rows(x[at])
-        other = Messages()
-        record(protocol, replace(graph, x=x), NoDefense(), tamper=other.keep)
+        other = Messages.with_rows(protocol, graph, x)
         for before, after in _first_of_kind(first, other, listed):
             entries = moved(before, after)
             messages = list(set(before.entry_messages()[entries].tolist()))
