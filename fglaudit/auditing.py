@@ -155,24 +155,13 @@ def audit(
         FglauditError: a name, a value or the graph breaks a rule, or the defense does not serve the protocol.
         AuditInterrupted: Ctrl-C, or the notebook's stop button, once a seed is finished; its ``report`` has those.
     """
-    if isinstance(seeds, int) or not seeds:
-        raise FglauditError(f"an audit needs a list of seeds, one at least; got {seeds!r}; use e.g. seeds=[0, 1, 2]")
-    if isinstance(observers, str):
-        raise FglauditError(f"observers are a list; got {observers!r}; write observers=[{observers!r}]")
+    _check_lists(seeds, observers, attacks)
     spec, whole, notes = _dataset(graph, name, split)
+    spec, whole, chosen = _split_over(spec, whole, clients, partition)
     watching = tuple(o if isinstance(o, ObserverSpec) else ObserverSpec(tuple(o.split("+"))) for o in observers)
-    if not isinstance(clients, int):
-        whole, clients = _held_by(whole, clients, partition)
-        spec = dataclasses.replace(spec, name="npz", path=f"{whole.name}.npz", sha256=content_digest(whole))
-        partition = PartitionSpec("given", clients)
-    chosen = partition or PartitionSpec("dirichlet", clients, 10000.0)
     check_observers(watching, [chosen])
     built: FederatedProtocol = registry.named("protocol", protocol, "protocol")
-    every = attacks == "all"
-    if isinstance(attacks, str) and not every:
-        raise FglauditError(f'attacks are "all" or a list; got {attacks!r}; write e.g. attacks=[{attacks!r}]')
-    listed = [registry.named("attack", a, "attacks") for a in (registry.names("attack") if every else attacks)]
-    check_attacks(listed)
+    tried = _attacks_on(built, attacks)
     where = torch.device(pick_device(device))
     cells = [
         Cell(
@@ -183,7 +172,7 @@ def audit(
             defense=registry.named("defense", defense, "defense"),
             seed=seed,
             observers=watching,
-            attacks=fitting(built, listed) if every else tuple(listed),
+            attacks=tried,
             empirical=empirical,
         )
         for seed in seeds
@@ -195,6 +184,28 @@ def audit(
     except KeyboardInterrupt as error:
         raise (AuditInterrupted(Report(tuple(done), whole.name), len(cells)) if done else error) from None
     return Report(tuple(done), whole.name)
+
+
+def _check_lists(seeds: Any, observers: Any, attacks: Any) -> None:
+    """Refuse one value where a list is meant: a text would be read letter by letter.
+
+    Raises:
+        FglauditError: a single seed, observer or attack, or no seed.
+    """
+    if isinstance(seeds, int) or not seeds:
+        raise FglauditError(f"an audit needs a list of seeds, one at least; got {seeds!r}; use e.g. seeds=[0, 1, 2]")
+    if isinstance(observers, str):
+        raise FglauditError(f"observers are a list; got {observers!r}; write observers=[{observers!r}]")
+    if isinstance(attacks, str) and attacks != "all":
+        raise FglauditError(f'attacks are "all" or a list; got {attacks!r}; write e.g. attacks=[{attacks!r}]')
+
+
+def _attacks_on(protocol: FederatedProtocol, attacks: str | Sequence[Named | Attack]) -> tuple[Attack, ...]:
+    """Return the attacks by name, or all that read what ``protocol`` sends."""
+    every = attacks == "all"
+    listed = [registry.named("attack", a, "attacks") for a in (registry.names("attack") if every else attacks)]
+    check_attacks(listed)
+    return fitting(protocol, listed) if every else tuple(listed)
 
 
 def _audited(cell: Cell, whole: Graph, notes: tuple[str, ...], suite: str, device: torch.device) -> CellRecord:
@@ -219,12 +230,18 @@ def _dataset(graph: Any, name: str, split: str | None) -> tuple[DatasetSpec, Gra
     return DatasetSpec("npz", path=f"{whole.name}.npz", sha256=content_digest(whole), split=chosen), whole, notes
 
 
-def _held_by(whole: Graph, clients: Any, partition: PartitionSpec | None) -> tuple[Graph, int]:
-    """Return the graph with the client of every node, and how many clients there are."""
+def _split_over(
+    spec: DatasetSpec, whole: Graph, clients: Any, partition: PartitionSpec | None
+) -> tuple[DatasetSpec, Graph, PartitionSpec]:
+    """Return data and partition; where ``clients`` says who holds which node, that is a part of the data."""
+    if isinstance(clients, int):
+        return spec, whole, partition or PartitionSpec("dirichlet", clients, 10000.0)
     if partition is not None:
         raise FglauditError("clients per node are a partition; got a partition beside them; give one of the two")
     held = clients_of(clients, whole.num_nodes)
-    return dataclasses.replace(whole, clients=held), int(held.max().item()) + 1
+    whole = dataclasses.replace(whole, clients=held)
+    spec = dataclasses.replace(spec, name="npz", path=f"{whole.name}.npz", sha256=content_digest(whole))
+    return spec, whole, PartitionSpec("given", int(held.max().item()) + 1)
 
 
 def _frame(rows: Sequence[Finding]) -> pd.DataFrame:

@@ -11,9 +11,9 @@ from typing import Any
 from rich.console import Console
 
 from fglaudit.datasets import DatasetSpec
-from fglaudit.errors import FglauditError, printable
+from fglaudit.errors import FglauditError
 from fglaudit.execution.csv_files import GrowingFindings, write_findings
-from fglaudit.execution.display import LiveProgress, PlainProgress
+from fglaudit.execution.display import LiveProgress, PlainProgress, say
 from fglaudit.execution.engine import Engine, Listener, Running, failed
 from fglaudit.execution.kept import secret_key
 from fglaudit.execution.log_file import LogFile, row_line
@@ -118,11 +118,11 @@ def run_suite(
         engine.threads = store.made.threads
         finished = store.finished()
         for note in [*data.notes, *store.notes]:
-            _say(console, f"note: {note}")
+            say(console, f"note: {note}")
             if told is not None:
                 told.say(f"note: {note}")
         if finished:
-            _say(console, f"{len(finished)} of {len(store.mine)} cells are finished already in {directory}")
+            say(console, f"{len(finished)} of {len(store.mine)} cells are finished already in {directory}")
         with store.locked():
             started = bool(finished) if shard is None else any((directory / "cells").glob("*.json"))
             key = secret_key(directory, started=started) if secret else b""
@@ -130,7 +130,7 @@ def run_suite(
         claims = None if shard is None else Claims(directory)
         display = _display(console, len(store.mine), len(finished))
         try:
-            said = partial(_say, console) if verbose else None
+            said = partial(say, console) if verbose else None
             table = GrowingFindings(directory, finished.values()) if shard is None else None
             recorder = _Recorder(store, display, log=told, verbose=said, claims=claims, table=table)
             with display:
@@ -166,10 +166,6 @@ def _fitting(tasks: Sequence[Task], too_large: Mapping[DatasetSpec, str], record
             recorder.started(task)
             recorder.finished(task, failed(task, why))
     return [task for task in tasks if task.cell.dataset not in too_large]
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def _display(console: Console, total: int, done: int) -> Any:

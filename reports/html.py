@@ -48,6 +48,35 @@ def render_html(run: Run, settings: Sequence[Setting], parts: Sequence[Section],
     """
     labels = Labels.of(settings)
     observers = observers_of(settings)
+    script = files("fglaudit.reports.templates").joinpath("report.js").read_text("utf-8")
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            run=run,
+            settings=settings,
+            labels=labels,
+            verdict=verdict,
+            sections=parts,
+            observers=observers,
+            colour={observer: index % NUM_COLOURS for index, observer in enumerate(observers)},
+            defenses=sorted({s.first.defense for s in settings}, key=lambda name: (name != "none", name)),
+            epsilons=epsilon_rows(settings, labels),
+            steps=next_steps(run, settings, labels),
+            idle=idle_lines(settings, labels),
+            detailed=len(settings) <= DETAILED,
+            failures=failures(settings, labels),
+            partitions=partition_rows(settings),
+            versions=versions(run, settings),
+            sources=sources(run),
+            script=script,
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        )
+    )
+
+
+def _environment() -> Environment:
+    """Return what fills in the template: it escapes names, and knows the words and functions that every page needs."""
     environment = Environment(
         loader=PackageLoader("fglaudit.reports"),
         autoescape=select_autoescape(default=True, default_for_string=True),
@@ -63,47 +92,28 @@ def render_html(run: Run, settings: Sequence[Setting], parts: Sequence[Section],
         "count": numbers.count,
         "arguments": arguments,
     }
-    script = files("fglaudit.reports.templates").joinpath("report.js").read_text("utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.get_template("report.html.j2").render(
-        run=run,
-        settings=settings,
-        labels=labels,
-        verdict=verdict,
-        sections=parts,
-        observers=observers,
-        colour={observer: index % NUM_COLOURS for index, observer in enumerate(observers)},
-        defenses=sorted({s.first.defense for s in settings}, key=lambda name: (name != "none", name)),
-        epsilons=epsilon_rows(settings, labels),
-        steps=next_steps(run, settings, labels),
-        idle=idle_lines(settings, labels),
-        upper_bound=UPPER_BOUND,
-        detailed=len(settings) <= DETAILED,
-        failures=failures(settings, labels),
-        partitions=partition_rows(settings),
-        versions=versions(run, settings),
-        sources=sources(run),
-        version=__version__,
-        metrics=METRICS,
-        metric_names=METRIC_NAMES,
-        quantity_names=QUANTITY_NAMES,
-        script=script,
-        script_hash=digest,
-        marker=marker,
-        sparkline=sparkline,
-        shown_rows=shown_rows,
-        columns=columns,
-        curve_figure=curve_figure,
-        curve_words=curve_words,
-        place=place,
-        percent_spread=numbers.percent_spread,
-        plural=numbers.plural,
-        negligible=NEGLIGIBLE,
-        interval=numbers.interval,
-        breakdown=breakdown,
-        extras=extras,
-        reading=reading,
-        observer_label=observer_label,
-        threat_model=threat_model,
-        defense_words=defense_words,
-    )
+    environment.globals |= {
+        "version": __version__,
+        "upper_bound": UPPER_BOUND,
+        "negligible": NEGLIGIBLE,
+        "metrics": METRICS,
+        "metric_names": METRIC_NAMES,
+        "quantity_names": QUANTITY_NAMES,
+        "marker": marker,
+        "sparkline": sparkline,
+        "shown_rows": shown_rows,
+        "columns": columns,
+        "curve_figure": curve_figure,
+        "curve_words": curve_words,
+        "place": place,
+        "percent_spread": numbers.percent_spread,
+        "plural": numbers.plural,
+        "interval": numbers.interval,
+        "breakdown": breakdown,
+        "extras": extras,
+        "reading": reading,
+        "observer_label": observer_label,
+        "threat_model": threat_model,
+        "defense_words": defense_words,
+    }
+    return environment

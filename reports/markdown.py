@@ -12,7 +12,7 @@ from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import FEATURES
 from fglaudit.reports.next_steps import next_steps
 from fglaudit.reports.numbers import decimal, epsilon, interval, percent, percent_spread, size
-from fglaudit.reports.pages import ObserverCell, Row, Section, failures
+from fglaudit.reports.pages import Failure, ObserverCell, Row, Section, failures
 from fglaudit.reports.records import NOT_RUN, Run
 from fglaudit.reports.summary import Setting
 from fglaudit.reports.verdict import RunVerdict
@@ -23,68 +23,88 @@ from fglaudit.scoring.clusters import TOO_FEW
 def render_markdown(run: Run, settings: Sequence[Setting], parts: Sequence[Section], verdict: RunVerdict) -> str:
     """Return the file's text; everything that comes from records is escaped."""
     labels = Labels.of(settings)
-    lines = [f"# fglaudit: {escape(run.name)}", ""]
-    if verdict.alarms:
-        lines += ["> **Incomplete or unsound results**", ">", *(f"> - {escape(line)}" for line in verdict.alarms), ""]
-    lines += ["**Who learns what?**", ""]
+    lines = [
+        f"# fglaudit: {escape(run.name)}",
+        "",
+        *_alarms(verdict.alarms),
+        *_who_learns_what(verdict),
+        *_titled("How sure are we?", verdict.certainty),
+        *_titled("How accurate?", verdict.accuracy or ("Nothing was trained.",)),
+        *_titled("What next?", next_steps(run, settings, labels)),
+        *_notes(verdict.warnings),
+        *(line for section in parts for line in (*_table(section), *_nothing_trained(section))),
+        *(_KEY if settings else ()),
+        *_failures(failures(settings, labels)),
+        f"Details: report.html, findings.csv (what did not apply: coverage.csv), summary.csv. fglaudit {__version__}.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+_KEY = (
+    "Per observer: score of the strongest attack (a guess's score); advantage [interval]; attack.",
+    "",
+    "Bought: points of the whole test set above the best setting that sends no feature but in models.",
+    "",
+)
+"""How the cells of the tables are read."""
+
+
+def _titled(title: str, said: Sequence[str]) -> list[str]:
+    return [f"**{title}**", "", *(f"- {escape(line)}" for line in said), ""]
+
+
+def _alarms(alarms: Sequence[str]) -> list[str]:
+    if not alarms:
+        return []
+    return ["> **Incomplete or unsound results**", ">", *(f"> - {escape(line)}" for line in alarms), ""]
+
+
+def _notes(warnings: Sequence[str]) -> list[str]:
+    return [*(f"> Note: {escape(line)}" for line in warnings), ""] if warnings else []
+
+
+def _who_learns_what(verdict: RunVerdict) -> list[str]:
+    lines = ["**Who learns what?**", ""]
     for item in verdict.observers:
         lines.append(
             f"- {escape(observer_label(item.observer))}: **{escape(item.headline)}** {escape(item.detail)}".rstrip()
         )
         if item.lowest:
             lines.append(f"  Least against this observer: {escape(item.lowest)}")
-    lines += [
-        *([] if verdict.observers else ["- Nobody's view was attacked."]),
-        *(f"- {escape(t)}" for t in verdict.assurances),
+    if not verdict.observers:
+        lines.append("- Nobody's view was attacked.")
+    lines += [f"- {escape(line)}" for line in verdict.assurances]
+    return [*lines, "", *([escape(" ".join(verdict.terms)), ""] if verdict.terms else [])]
+
+
+def _table(section: Section) -> list[str]:
+    """Return the settings of ``section`` that were trained, one a row."""
+    heads = [
+        *("protocol", "defense", "accuracy", "whole test set", "chance", "bought"),
+        *map(observer_label, section.observers),
+        *("ε accounted", "ε claimed", "bytes up", "bytes down"),
     ]
-    lines += ["", escape(" ".join(verdict.terms)), ""] if verdict.terms else [""]
-    lines += ["**How sure are we?**", "", *(f"- {escape(line)}" for line in verdict.certainty), ""]
-    lines += [
-        "**How accurate?**",
-        "",
-        *(f"- {escape(line)}" for line in verdict.accuracy or ("Nothing was trained.",)),
-        "",
-    ]
-    lines += ["**What next?**", "", *(f"- {escape(line)}" for line in next_steps(run, settings, labels)), ""]
-    if verdict.warnings:
-        lines += [*(f"> Note: {escape(line)}" for line in verdict.warnings), ""]
-    for section in parts:
-        heads = [
-            "protocol",
-            "defense",
-            "accuracy",
-            "whole test set",
-            "chance",
-            "bought",
-            *map(observer_label, section.observers),
-        ]
-        heads += ["ε accounted", "ε claimed", "bytes up", "bytes down"]
-        lines += [f"## {escape(section.title)}", "", _line(heads), _line(["---"] * len(heads))]
-        said = {id(row.setting): (percent(row.chance), row.bought) for row in section.heat}
-        ran = [row for row in section.rows if applies(row.setting)]
-        lines += [_line(_row(row, *said.get(id(row.setting), ("", "")))) for row in ran]
-        lines.append("")
-        idle: dict[str, dict[str, None]] = {}
-        for row in section.rows:
-            if not applies(row.setting):
-                idle.setdefault(row.protocol, {})[row.defense] = None
-        if idle:
-            pairs = "; ".join(f"{protocol} ({', '.join(defenses)})" for protocol, defenses in idle.items())
-            lines += [f"Defenses that cannot serve a protocol, so that nothing was trained: {escape(pairs)}.", ""]
-    if settings:
-        lines += ["Per observer: score of the strongest attack (a guess's score); advantage [interval]; attack.", ""]
-        lines += [
-            "Bought: points of the whole test set above the best setting that sends no feature but in models.",
-            "",
-        ]
-    if problems := failures(settings, labels):
-        lines += ["| status | findings | reason |", "| --- | --- | --- |"]
-        lines += [_line([_said(item.status, item.reason), str(item.findings), item.reason]) for item in problems]
-        lines.append("")
-    lines.append(
-        f"Details: report.html, findings.csv (what did not apply: coverage.csv), summary.csv. fglaudit {__version__}."
-    )
-    return "\n".join(lines) + "\n"
+    bought = {id(row.setting): (percent(row.chance), row.bought) for row in section.heat}
+    rows = [_row(row, *bought.get(id(row.setting), ("", ""))) for row in section.rows if applies(row.setting)]
+    return [f"## {escape(section.title)}", "", *map(_line, [heads, ["---"] * len(heads), *rows]), ""]
+
+
+def _nothing_trained(section: Section) -> list[str]:
+    idle: dict[str, dict[str, None]] = {}
+    for row in section.rows:
+        if not applies(row.setting):
+            idle.setdefault(row.protocol, {})[row.defense] = None
+    if not idle:
+        return []
+    pairs = "; ".join(f"{protocol} ({', '.join(defenses)})" for protocol, defenses in idle.items())
+    return [f"Defenses that cannot serve a protocol, so that nothing was trained: {escape(pairs)}.", ""]
+
+
+def _failures(problems: Sequence[Failure]) -> list[str]:
+    if not problems:
+        return []
+    rows = [[_said(item.status, item.reason), str(item.findings), item.reason] for item in problems]
+    return ["| status | findings | reason |", "| --- | --- | --- |", *map(_line, rows), ""]
 
 
 def _row(row: Row, chance: str, bought: str) -> list[str]:

@@ -19,42 +19,66 @@ from fglaudit.reports.wording import observer_subject, public_seed
 
 def next_steps(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
     """Return sentences, the most urgent first."""
-    steps = []
-    refuted = [labels.setting(s) for s in settings if guarantee_word(s) == Guarantee.REFUTED]
-    if refuted:
-        steps.append(
-            f"Do not deploy {few(dict.fromkeys(refuted), 3, '; ')}: the guarantee is refuted; see the three epsilons."
-        )
     found = [answer for answer in answers(settings) if answer.applies]
     leaking = [a for a in found if a.word is Word.LEAKS and a.quantity == FEATURES]
-    if leaking:
-        which = dict.fromkeys(labels.setting(answer.setting) for answer in leaking)
-        subjects = dict.fromkeys(observer_subject(answer.observer) for answer in leaking)
-        who = few((f"{subject[:1].lower()}{subject[1:]}" for subject in subjects), sep=" and ")
-        steps.append(
-            f"Do not deploy {few(which, 3, '; ')} where feature rows must stay with their owners: they leak to {who};"
-            " the others are not thereby safe."
-        )
-    failed = any(f.status is Status.FAILED and f.reason != NOT_RUN for record in run.cells for f in record.findings)
-    if run.missing or run.unreadable or failed:
-        again = "Mend what made cells fail, then run the same command again" if failed else "Run the same command again"
-        steps.append(f"{again}: it computes the cells that are missing or failed.")
-    missing = [more for more in map(_more_seeds, found) if more]
-    if missing:
-        seeds = _with_more({seed for setting in settings for seed in setting.seeds}, max(missing))
-        first = f" {plural(min(missing), 'seed')} may settle some of it." if min(missing) < max(missing) else ""
-        steps.append(
-            f"Add {plural(max(missing), 'seed')}, the same command with --seeds {seeds}: where the answer is \u201cnot"
-            f" shown: too few parties\u201d, that is how many more it takes; what was computed stays.{first}"
-        )
-    unable = [
-        leak
-        for a in found
-        if a.word is Word.NOT_SHOWN and not any(leak.reassures for leak in a.leaks)
-        for leak in a.leaks
+    defended = any(a.setting.first.defense != "none" and a.leak is not None for a in found)
+    steps = [
+        *_refuted(settings, labels),
+        *_leaking(leaking, labels),
+        *_again(run),
+        *_seeds(found, settings),
+        *_other_attacks(found),
+        *_unexamined(settings),
+        *_claimed(settings, labels),
+        *_secret(settings),
+        *(_defenses(found, defended) if leaking else []),
     ]
-    facts = not_allowed_for(unable)
-    if facts:
+    return steps or ["Repeat on fresh seeds and on your own graph before you rely on it."]
+
+
+def _refuted(settings: Sequence[Setting], labels: Labels) -> list[str]:
+    which = _with_word(settings, labels, Guarantee.REFUTED)
+    return [f"Do not deploy {which}: the guarantee is refuted; see the three epsilons."] if which else []
+
+
+def _leaking(leaking: Sequence[Answer], labels: Labels) -> list[str]:
+    if not leaking:
+        return []
+    which = dict.fromkeys(labels.setting(answer.setting) for answer in leaking)
+    subjects = dict.fromkeys(observer_subject(answer.observer) for answer in leaking)
+    who = few((f"{subject[:1].lower()}{subject[1:]}" for subject in subjects), sep=" and ")
+    return [
+        f"Do not deploy {few(which, 3, '; ')} where feature rows must stay with their owners: they leak to {who};"
+        " the others are not thereby safe."
+    ]
+
+
+def _again(run: Run) -> list[str]:
+    failed = any(f.status is Status.FAILED and f.reason != NOT_RUN for record in run.cells for f in record.findings)
+    if not (run.missing or run.unreadable or failed):
+        return []
+    again = "Mend what made cells fail, then run the same command again" if failed else "Run the same command again"
+    return [f"{again}: it computes the cells that are missing or failed."]
+
+
+def _seeds(found: Sequence[Answer], settings: Sequence[Setting]) -> list[str]:
+    missing = [more for more in map(_more_seeds, found) if more]
+    if not missing:
+        return []
+    seeds = _with_more({seed for setting in settings for seed in setting.seeds}, max(missing))
+    first = f" {plural(min(missing), 'seed')} may settle some of it." if min(missing) < max(missing) else ""
+    return [
+        f"Add {plural(max(missing), 'seed')}, the same command with --seeds {seeds}: where the answer is \u201cnot"
+        f" shown: too few parties\u201d, that is how many more it takes; what was computed stays.{first}"
+    ]
+
+
+def _other_attacks(found: Sequence[Answer]) -> list[str]:
+    """Return what else to attack with where no attack that was tried can show that nothing leaks."""
+    open_ = [a for a in found if a.word is Word.NOT_SHOWN and not any(leak.reassures for leak in a.leaks)]
+    unable = [leak for answer in open_ for leak in answer.leaks]
+    steps = []
+    if facts := not_allowed_for(unable):
         steps.append(
             f"Attack with something that allows for what was done to messages ({few(facts)}): the attacks here do not"
             " (fglaudit list attacks)."
@@ -64,24 +88,39 @@ def next_steps(run: Run, settings: Sequence[Setting], labels: Labels) -> list[st
             "Attack with those of fglaudit too (attacks: all): one of another author may show a leak, never its"
             " absence."
         )
+    return steps
+
+
+def _unexamined(settings: Sequence[Setting]) -> list[str]:
     named = dict.fromkeys(field for setting in settings for field in unexamined(setting))
-    if named:
-        steps.append(
-            f"Attack {few(named)} (fglaudit list attacks, fglaudit new attack): what leaks there is not known."
-        )
-    claimed = [labels.setting(s) for s in settings if applies(s) and guarantee_word(s) == Guarantee.CLAIMED]
-    if claimed:
-        steps.append(
-            f"Do not rely on the epsilon of {few(dict.fromkeys(claimed), 3, '; ')}: it is claimed, not verified."
-        )
-    if any(map(public_seed, settings)):
-        steps.append("Draw the noise with a secret key (fglaudit run --secret) before its epsilon is relied on.")
-    defended = any(a.setting.first.defense != "none" and a.leak is not None for a in found)
-    if leaking and defended and not any(a.word is Word.HELD for a in found if a.quantity == FEATURES):
-        steps.append("Try other defenses (fglaudit list defenses): none here is shown to protect feature rows.")
-    elif leaking and not defended:
-        steps.append("Try defenses (fglaudit list defenses): none has a result here.")
-    return steps or ["Repeat on fresh seeds and on your own graph before you rely on it."]
+    if not named:
+        return []
+    return [f"Attack {few(named)} (fglaudit list attacks, fglaudit new attack): what leaks there is not known."]
+
+
+def _claimed(settings: Sequence[Setting], labels: Labels) -> list[str]:
+    which = _with_word([setting for setting in settings if applies(setting)], labels, Guarantee.CLAIMED)
+    return [f"Do not rely on the epsilon of {which}: it is claimed, not verified."] if which else []
+
+
+def _secret(settings: Sequence[Setting]) -> list[str]:
+    if not any(map(public_seed, settings)):
+        return []
+    return ["Draw the noise with a secret key (fglaudit run --secret) before its epsilon is relied on."]
+
+
+def _defenses(found: Sequence[Answer], defended: bool) -> list[str]:
+    """Return whether to try other defenses where feature rows leak."""
+    if not defended:
+        return ["Try defenses (fglaudit list defenses): none has a result here."]
+    if any(answer.word is Word.HELD for answer in found if answer.quantity == FEATURES):
+        return []
+    return ["Try other defenses (fglaudit list defenses): none here is shown to protect feature rows."]
+
+
+def _with_word(settings: Sequence[Setting], labels: Labels, word: Guarantee) -> str:
+    """Return the settings whose guarantee has ``word``, the first few by name; empty where there are none."""
+    return few(dict.fromkeys(labels.setting(s) for s in settings if guarantee_word(s) == word), 3, "; ")
 
 
 def _with_more(seeds: Iterable[int], more: int) -> str:

@@ -35,6 +35,7 @@ def attack(
     """Attack a saved recording without training again; writes RUN/attacks/NAME, never over the run's own files."""
     import torch
 
+    from fglaudit.execution.display import say
     from fglaudit.execution.failures import failures_table
     from fglaudit.execution.saved import attack_saved, find, stored_records
     from fglaudit.execution.stored_run import failed_rows
@@ -61,6 +62,6 @@ def attack(
     print_answers(screen, write_outputs(folder))
     if failed := failed_rows(records):
         screen.print(failures_table(failed))
-    screen.print(results(folder), markup=False, highlight=False, soft_wrap=True)
+    say(screen, results(folder))
     # Recordings keep messages, not verdicts: what the run found out about its guarantees holds here too.
     end(troubles(records, audited=stored_records(found)))

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fglaudit.errors import FglauditError, printable
+from fglaudit.errors import FglauditError
+from fglaudit.execution.display import say
 from fglaudit.execution.engine import Engine
 from fglaudit.execution.run_cell import run_cell
 from fglaudit.execution.run_folder import CONFIRMED
@@ -69,7 +70,7 @@ def confirm_chosen(
         alone = fresh_suite(suite, setting, seeds, secret=secret)
         drawn = ", ".join(map(str, alone.seeds))
         about = f"{setting.first.protocol}, {setting.first.defense} {setting.first.defense_args}".rstrip()
-        console.print(printable(f"confirming {about} on seeds {drawn}"), markup=False, highlight=False, soft_wrap=True)
+        say(console, f"confirming {about} on seeds {drawn}")
         records += run_suite(
             alone,
             directory / CONFIRMED / _folder(setting, len(alone.seeds)),

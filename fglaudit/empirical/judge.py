@@ -1,21 +1,20 @@
-"""The word for a guarantee - verified, claimed, refuted or none - and what protects every field (design, rule 12)."""
+"""Which audits a guarantee faces after its run, and what protects every field (design, rule 12)."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
 from threadpoolctl import threadpool_limits
 
 from fglaudit.empirical.audits import audits as statistical
-from fglaudit.empirical.ciphertexts import NAMES as SEALING
-from fglaudit.empirical.ciphertexts import SCHEME, ciphertext_audits
+from fglaudit.empirical.ciphertexts import ciphertext_audits
 from fglaudit.empirical.counts_audit import epsilon_audit, releases_audit
 from fglaudit.empirical.examined import Examined, examined, foreign_audit, sensitivity_audit
 from fglaudit.empirical.field_states import field_states, fields_audit, unreplayed_states
 from fglaudit.empirical.label_responses import label_states
 from fglaudit.empirical.moves import PRESENCE
+from fglaudit.empirical.verdict_word import verdict_of
 from fglaudit.empirical.whole_training import NAME as WHOLE
 from fglaudit.empirical.whole_training import whole_training_audit
 from fglaudit.facts import Unstated
@@ -23,31 +22,11 @@ from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import NOT_REPLAYED, Audit, FieldState, Outcome, Verdict, Word
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee
 from fglaudit.privacy.accounted import Accounted
-from fglaudit.privacy.accounting import Relation
 from fglaudit.privacy.counted import Counted
 from fglaudit.privacy.from_facts import account
-from fglaudit.privacy.tradeoff import TradeOff, gaussian_mu
 
-ENOUGH_POWER = 0.9
-"""Of the audit of the trade-off curve, against noise too small by 1.5."""
-TRADE_OFF = "trade-off"
 _SMALL = 2**22
 """Entries of the feature rows up to which threads cost more than they save."""
-_NEEDED = (
-    "facts",
-    "foreign randomness",
-    "fields",
-    "sensitivity",
-    "noise",
-    "dependence",
-    "reports",
-    "sampling",
-    *SEALING,
-)
-"""Audits without which nothing is verified: one that does not apply to a defense is not in the list at all."""
-_NEEDED_SEALED = ("facts", *SEALING)
-"""The same where no epsilon is promised."""
-_WORST_FIRST = (Outcome.REFUTED, Outcome.UNTESTED, Outcome.PASSED)
 
 
 def judge(
@@ -71,12 +50,15 @@ def judge(
     """
     promise, context = session.guarantee(), protocol.context(graph)
     sealed = protocol.sealed(graph, session)
-    if not promised(promise):
+
+    def seals() -> tuple[Audit, ...]:
+        if quick or not sealed:
+            return ()
+        return ciphertext_audits(protocol, graph, defense, context, seed=seed, device=device)
+
+    if not promised(promise):  # whoever seals promises nothing else, and that is not believed unseen either
         why = "nothing is promised, and nothing was replayed"
-        sealing: tuple[Audit, ...] = ()
-        if sealed and not quick:  # whoever seals promises nothing else, and that is not believed unseen either
-            sealing = ciphertext_audits(protocol, graph, defense, context, seed=seed, device=device)
-        return Verdict(Word.NONE, "nothing is promised"), unreplayed_states(counted, sealed, why, sealing)
+        return Verdict(Word.NONE, "nothing is promised"), unreplayed_states(counted, sealed, why, seals())
     accounted = account(context, session.facts(), promise, counted)
     audits = [
         _facts_audit(unstated),
@@ -86,12 +68,10 @@ def judge(
     # Each holder's message is bounded by itself, and all of them move with a node.
     copies = ["copies of its nodes at other clients"] if promise.unit == "client" and context.holders > 1 else []
     if quick:
-        return _verdict(promise, accounted, audits, NOT_REPLAYED, copies), unreplayed_states(
-            counted, sealed, NOT_REPLAYED
-        )
-    small = 1 if graph.x.numel() < _SMALL else None
+        verdict = verdict_of(promise, accounted, audits, shortened=NOT_REPLAYED, left=copies)
+        return verdict, unreplayed_states(counted, sealed, NOT_REPLAYED)
     try:
-        with threadpool_limits(limits=small, user_api="openmp"):
+        with threadpool_limits(limits=_threads(graph), user_api="openmp"):
             seen = examined(
                 protocol,
                 graph,
@@ -107,28 +87,49 @@ def judge(
     except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
         why = f"the defense could not be replayed: {type(error).__name__}: {error}"
         audits.append(Audit("fields", Outcome.UNTESTED, why))
-        return _verdict(promise, accounted, audits, "", copies), unreplayed_states(counted, sealed, why)
-    audits += [foreign_audit(seen, accounted), sensitivity_audit(seen), fields_audit(seen, promise, sealed)]
-    sealing = ()
-    if sealed:
-        sealing = ciphertext_audits(protocol, graph, defense, context, seed=seed, device=device)
-        audits += sealing
+        return verdict_of(promise, accounted, audits, left=copies), unreplayed_states(counted, sealed, why)
+    sealing = seals()
+    audits += [foreign_audit(seen, accounted), sensitivity_audit(seen), fields_audit(seen, promise, sealed), *sealing]
     if isinstance(accounted, Accounted):
-        with threadpool_limits(limits=1, user_api="openmp"):  # on small tables threads cost many times what they save
-            audits += statistical(protocol, graph, defense, session, accounted, seed=seed, device=device)
-            audits.append(_whole(protocol, graph, defense, accounted, seed, device))
-    verdict = _verdict(promise, accounted, audits, "", copies + _uncovered(seen, promise, sealed), sealed)
+        audits += _replayed(protocol, graph, defense, session, accounted, seed=seed, device=device)
+    left = copies + _uncovered(seen, promise, sealed)
+    verdict = verdict_of(promise, accounted, audits, left=left, sealed=sealed)
     labels = label_states(protocol, graph, defense, context, counted, verdict, seed=seed, device=device)
     return verdict, (*field_states(seen, counted, accounted, promise, sealed, sealing), *labels)
 
 
-def _uncovered(seen: Examined, promise: Guarantee, sealed: Sequence[str]) -> list[str]:
-    """Return what moves with a record and is not covered by the promise."""
-    moved = [(payload, by_server, name, f"{name} of {payload}") for payload, by_server, name in seen.moved]
-    left = [said for _, by_server, _, said in moved if promise.server_trusted and not by_server]
-    if promise.seals_alone:
-        left += [said for payload, _, name, said in moved if payload not in sealed or name == PRESENCE]
-    return left + (["reported accuracies"] if seen.accuracy else [])
+def promised(promise: Guarantee) -> bool:
+    """Whether anything is promised that could be judged."""
+    epsilons = promise.epsilon_claimed, promise.epsilon_accounted
+    return bool(promise.unit or promise.key_custody or any(e is not None for e in epsilons))
+
+
+def _facts_audit(unstated: Sequence[Unstated]) -> Audit:
+    if not unstated:
+        return Audit("facts", Outcome.PASSED, "facts explain all that the defense changed")
+    words = "; ".join(f"{change.target}: {change.why}" for change in unstated[:3])
+    return Audit("facts", Outcome.UNTESTED, f"what the defense does is not stated: {words}")
+
+
+def _threads(graph: FederatedGraph) -> int | None:
+    """Return how many threads replays may use; None: as many as there are."""
+    return 1 if graph.x.numel() < _SMALL else None
+
+
+def _replayed(
+    protocol: FederatedProtocol,
+    graph: FederatedGraph,
+    defense: Defense,
+    session: DefenseSession,
+    accounted: Accounted,
+    *,
+    seed: int,
+    device: torch.device,
+) -> list[Audit]:
+    """Return what came of many replays of the defense's hooks, and of whole trainings."""
+    with threadpool_limits(limits=1, user_api="openmp"):  # on small tables threads cost many times what they save
+        found = statistical(protocol, graph, defense, session, accounted, seed=seed, device=device)
+        return [*found, _whole(protocol, graph, defense, accounted, seed, device)]
 
 
 def _whole(
@@ -145,143 +146,10 @@ def _whole(
         return Audit(WHOLE, Outcome.UNTESTED, f"could not be run: {type(error).__name__}: {error}")
 
 
-def promised(promise: Guarantee) -> bool:
-    """Whether anything is promised that could be judged."""
-    epsilons = promise.epsilon_claimed, promise.epsilon_accounted
-    return bool(promise.unit or promise.key_custody or any(e is not None for e in epsilons))
-
-
-def _facts_audit(unstated: Sequence[Unstated]) -> Audit:
-    if not unstated:
-        return Audit("facts", Outcome.PASSED, "facts explain all that the defense changed")
-    words = "; ".join(f"{change.target}: {change.why}" for change in unstated[:3])
-    return Audit("facts", Outcome.UNTESTED, f"what the defense does is not stated: {words}")
-
-
-def _verdict(
-    promise: Guarantee,
-    accounted: Accounted | str,
-    audits: Sequence[Audit],
-    shortened: str,
-    left: Sequence[str] = (),
-    sealed: Sequence[str] = (),
-) -> Verdict:
-    """Return the verdict that follows from ``audits``."""
-    audits = merged(audits)
-    word, reason = _word(promise, accounted, audits, shortened)
-    own = accounted.epsilon if isinstance(accounted, Accounted) else None
-    return Verdict(
-        word=word,
-        reason=reason,
-        epsilon=own,
-        claimed=_claimed(promise, own),
-        delta=promise.delta,
-        unit=promise.unit,
-        adjacency=promise.adjacency,
-        covers=tuple(part.payload for part in accounted.mechanisms)
-        if isinstance(accounted, Accounted)
-        else tuple(sealed),
-        not_covered=_not_covered(promise, left),
-        audits=tuple(audits),
-        mu=_mu(accounted),
-        relation="" if promise.relation is None else promise.relation.value,
-    )
-
-
-def _mu(accounted: Accounted | str) -> float | None:
-    """Return the mu of all releases together, where the epsilon is that of Gaussian noise and of nothing else: what
-    random samples hide is no Gaussian mechanism."""
-    if isinstance(accounted, str) or not accounted.delta:
-        return None
-    mu = gaussian_mu(accounted.event, accounted.relation)
-    if mu is None or not math.isclose(TradeOff.gaussian(mu).epsilon(accounted.delta), accounted.epsilon, rel_tol=1e-3):
-        return None
-    return mu
-
-
-def _word(promise: Guarantee, accounted: Accounted | str, audits: Sequence[Audit], shortened: str) -> tuple[Word, str]:
-    against = next((audit for audit in audits if audit.outcome is Outcome.REFUTED), None)
-    if against is not None:
-        return Word.REFUTED, against.detail
-    needed = _NEEDED_SEALED if promise.seals_alone else _NEEDED
-    open_ = next((a for a in audits if a.outcome is Outcome.UNTESTED and a.name in needed), None)
-    if open_ is not None:
-        return Word.CLAIMED, open_.detail
+def _uncovered(seen: Examined, promise: Guarantee, sealed: Sequence[str]) -> list[str]:
+    """Return what moves with a record and is not covered by the promise."""
+    moved = [(payload, by_server, name, f"{name} of {payload}") for payload, by_server, name in seen.moved]
+    left = [said for _, by_server, _, said in moved if promise.server_trusted and not by_server]
     if promise.seals_alone:
-        return _word_of_seals(audits, shortened)
-    if isinstance(accounted, str):
-        return Word.CLAIMED, f"no epsilon could be accounted: {accounted}"
-    if shortened:
-        return Word.CLAIMED, shortened
-    curve = next((audit for audit in audits if audit.name == TRADE_OFF), None)
-    if curve is None or curve.outcome is not Outcome.PASSED:
-        return Word.CLAIMED, "the trade-off curve was not tested" + (f": {curve.detail}" if curve else "")
-    if curve.power is None or curve.power < ENOUGH_POWER:
-        power = "unknown" if curve.power is None else f"{curve.power:.2f}"
-        return Word.CLAIMED, f"noise too small by 1.5 would have been seen with probability {power} alone"
-    return Word.VERIFIED, (
-        f"epsilon {accounted.epsilon:.4g} accounted by this tool from facts and releases counted, and"
-        f" {sum(a.outcome is Outcome.PASSED for a in audits)} audits saw no break; noise too small by 1.5 would have"
-        f" been seen with probability {curve.power:.2f}"
-    )
-
-
-def _word_of_seals(audits: Sequence[Audit], shortened: str) -> tuple[Word, str]:
-    """Return the word where all that is promised is that the server cannot read what travels sealed."""
-    if shortened:
-        return Word.CLAIMED, shortened
-    passed = {audit.name: audit for audit in audits if audit.outcome is Outcome.PASSED}
-    if SCHEME not in passed:
-        return Word.CLAIMED, "what travels sealed was not tested"
-    tried = ", ".join(name for name in SEALING if name in passed)
-    return Word.VERIFIED, f"{passed[SCHEME].detail}; audits that saw no break: {tried}"
-
-
-def merged(audits: Sequence[Audit]) -> tuple[Audit, ...]:
-    """Return the audits with one of each name: of several looks at one thing the worst outcome counts.
-
-    Its p-value is the smallest, times the number of looks that have one; details are those of the looks with that
-    outcome.
-    """
-    by_name: dict[str, list[Audit]] = {}
-    for audit in audits:
-        by_name.setdefault(audit.name, []).append(audit)
-    return tuple(_one_of(looks) for looks in by_name.values())
-
-
-def _one_of(looks: Sequence[Audit]) -> Audit:
-    if len(looks) == 1:
-        return looks[0]
-    outcome = next(o for o in _WORST_FIRST if any(look.outcome is o for look in looks))
-    p_values = [look.p_value for look in looks if look.p_value is not None]
-    powers = [look.power for look in looks if look.power is not None]
-    largest = [look.largest_epsilon for look in looks if look.largest_epsilon is not None]
-    return Audit(
-        looks[0].name,
-        outcome,
-        "; ".join(dict.fromkeys(look.detail for look in looks if look.outcome is outcome)),
-        min(1.0, len(p_values) * min(p_values)) if p_values else None,
-        min(powers, default=None),
-        min(largest, default=None),
-        next((look.measured for look in looks if look.measured is not None), None),
-    )
-
-
-def _claimed(promise: Guarantee, own: float | None) -> float | None:
-    """Return the author's epsilon; of two the larger where this tool has none of its own."""
-    stated = [e for e in (promise.epsilon_claimed, promise.epsilon_accounted) if e is not None]
-    if not stated:
-        return None
-    return max(stated) if own is None else stated[0]
-
-
-def _not_covered(promise: Guarantee, left: Sequence[str]) -> str:
-    """Return what the guarantee is not about, in a sentence."""
-    private_edges = promise.relation is Relation.ADD_OR_REMOVE
-    public = ["edges", "whose records there are"] if promise.labels else ["labels", "edges", "whose records there are"]
-    parts = [] if private_edges or promise.seals_alone else public
-    parts += ["whoever holds a key", "what totals that are opened tell"] if promise.seals_alone else []
-    parts += dict.fromkeys(left)
-    parts += ["the server, which is trusted"] if promise.server_trusted else []
-    parts += [f"more than {promise.coalition} clients together"] if promise.coalition is not None else []
-    return "Not covered: " + ", ".join(parts) if parts else ""
+        left += [said for payload, _, name, said in moved if payload not in sealed or name == PRESENCE]
+    return left + (["reported accuracies"] if seen.accuracy else [])

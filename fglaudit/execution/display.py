@@ -20,7 +20,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, printable
 from fglaudit.execution.engine import Listener, Running
 from fglaudit.execution.failures import Causes
 from fglaudit.execution.stored_run import read_record
@@ -29,6 +29,11 @@ from fglaudit.execution.worker import Task, phase
 from fglaudit.finding import CellRecord, Status
 from fglaudit.suite.cell import Cell, arguments, dataset_name
 from fglaudit.suite.suite import Suite
+
+
+def say(console: Console, text: str) -> None:
+    """Print a line as it is: no markup, no colours, not broken."""
+    console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def cell_label(cell: Cell) -> str:
@@ -79,9 +84,9 @@ class PlainProgress(Listener):
         self.measured += any(row.status is not Status.NOT_APPLICABLE for row in record.findings)
         took = f"{now - self.starts[record.cell]:.1f} s{self._left(now)}"
         text = f"[{self.done}/{self.total}] {cell_label(task.cell)}: {counts(record)} ({took})"
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        say(self.console, text)
         if reason := self.causes.new(record):
-            self.console.print(f"    failed: {reason}", markup=False, highlight=False, soft_wrap=True)
+            say(self.console, f"    failed: {reason}")
 
     def _left(self, now: float) -> str:
         """Return how long the rest takes if all of it is measured; nothing is known before a cell was."""
@@ -95,7 +100,7 @@ class PlainProgress(Listener):
         self.said = time.monotonic()
         for cell in running:
             text = f"    running: {cell_label(cell.task.cell)}: {heartbeat(cell)}"
-            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            say(self.console, text)
 
 
 def heartbeat(running: Running) -> str:
@@ -188,4 +193,4 @@ def print_plan(console: Console, suite: Suite, directory: Path, *, secret: bool 
         *(f"{n}  {state:8}  {cell_label(cell)}" for n, state, cell in zip(names, states, cells, strict=True)),
     ]
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(console, line)

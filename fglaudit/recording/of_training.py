@@ -14,10 +14,11 @@ import torch
 from fglaudit import registry
 from fglaudit.context import Context
 from fglaudit.empirical.field_states import after_unstated
-from fglaudit.empirical.judge import TRADE_OFF, judge
+from fglaudit.empirical.judge import judge
+from fglaudit.empirical.verdict_word import TRADE_OFF
 from fglaudit.federated.collapse import collapsed
 from fglaudit.graph import FederatedGraph
-from fglaudit.guarantees import Verdict, Word
+from fglaudit.guarantees import FieldState, Verdict, Word
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained, bound
 from fglaudit.parties.base import ActiveChannel, Behaviour, Conduct
 from fglaudit.plugins.staying import staying
@@ -73,24 +74,13 @@ def record_training(
     transcript = Transcript(folder)
     wire = channel(session, graph.num_clients, derive(seed, "defense", key=key), transcript, keep or Keep(), progress)
     wire.states(context)
-    start = time.perf_counter()
     conduct = Conduct() if behaviour is None else behaviour.bind(protocol, graph, derive(seed, "behaviour", key=key))
     carrier = wire if behaviour is None else ActiveChannel(wire, conduct)
+    start = time.perf_counter()
     trained = protocol.train(graph, carrier, rng=derive(seed, "train", key=key), device=device)
     seconds = time.perf_counter() - start
     guarantee = session.guarantee()
-    verdict, fields = judge(
-        protocol,
-        graph,
-        defense,
-        session,
-        wire.counted,
-        wire.unstated,
-        seed=seed,
-        device=device,
-        quick=not empirical,
-    )
-    fields = after_unstated(fields, wire.unstated)
+    verdict, fields = _judged(protocol, graph, defense, session, wire, seed=seed, device=device, empirical=empirical)
     if behaviour is not None:
         verdict = _among_dishonest(verdict, guarantee, server_label(behaviour))
     held = range(graph.num_clients) if clients is None else clients
@@ -118,6 +108,33 @@ def record_training(
         ),
     )
     return recording, GroundTruth(graph, protocol, trained, seed, wire.unstated, wire.edges)
+
+
+def _judged(
+    protocol: FederatedProtocol,
+    graph: FederatedGraph,
+    defense: Defense,
+    session: DefenseSession,
+    wire: RecordingChannel,
+    *,
+    seed: int,
+    device: torch.device,
+    empirical: bool,
+) -> tuple[Verdict, tuple[FieldState, ...]]:
+    """Return the verdict on what ``session`` promised of the training that ``wire`` carried, and what protects every
+    field."""
+    verdict, fields = judge(
+        protocol,
+        graph,
+        defense,
+        session,
+        wire.counted,
+        wire.unstated,
+        seed=seed,
+        device=device,
+        quick=not empirical,
+    )
+    return verdict, after_unstated(fields, wire.unstated)
 
 
 def _description(protocol: FederatedProtocol, defense: Defense, seed: int) -> dict[str, Any]:

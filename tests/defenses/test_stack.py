@@ -1,18 +1,16 @@
-"""Stacks: hooks in order, what is refused and why, and epsilons that are stated where they hold."""
+"""Stacks of defenses: order, facts, hooks."""
 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
+from stacked_defenses import DP_SGD, GRAPH, HE, MATRICES, NOISE, SECRET_SUMS, SHARED, SUMS, USERS, Silent, stack
 from torch import Tensor
-from user_graphs import GCN, user_graph
 
 from fglaudit import registry
-from fglaudit.context import Context
 from fglaudit.defenses.graph.drop_singletons import DropSingletons
 from fglaudit.defenses.noise.clipping import Clipping
 from fglaudit.defenses.noise.gaussian import Gaussian
@@ -26,48 +24,20 @@ from fglaudit.facts import (
     Additive,
     Clipped,
     DegreeBound,
-    DroppedEdges,
-    Fact,
     Field,
     Sealed,
     first,
     on,
 )
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee
+from fglaudit.interfaces import Defense, FederatedProtocol
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.privacy.mechanism import draw
-from fglaudit.protocols.fedgat.fedgat import FedGAT
-from fglaudit.protocols.fedgcn.fedgcn import FedGCN
-from fglaudit.protocols.fedgt.fedgt import FedGT
-from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.rng import derive
-from fglaudit.testing import check_defense, example_graph, record
+from fglaudit.testing import check_defense, record
 from fglaudit.view import Observer
 
-SUMS, GRAPH = FedGCN(hops=1, rounds=3), example_graph()
-MATRICES = FedGAT(variant="matrix", rounds=2, heads=2)
-SHARED, USERS = CNFGNN(**GCN), user_graph()
-TRANSFORMER = FedGT(rounds=3, hidden=8, heads=2, feed_forward=8, global_nodes=3)
-
 EVERYBODY = Observer(parties=(0, 1, 2))
-
-NOISE = {"name": "gaussian", "epsilon": 4.0, "clip": 2.0}
-DP_SGD = {"name": "dp-sgd", "edges": "public"}
-HE = {"name": "homomorphic-encryption", "scheme": "ckks"}
-SECRET_SUMS = {"name": "secure-aggregation"}
-
-
-def stack(*parts: dict[str, Any] | str | Defense) -> Stack:
-    built = registry.build("defense", "stack", {"parts": list(parts)})
-    assert isinstance(built, Stack)
-    return built
-
-
-def guarantee(
-    *parts: dict[str, Any] | str | Defense, protocol: FederatedProtocol = SUMS, graph: FederatedGraph = GRAPH
-) -> Guarantee:
-    return record(protocol, graph, stack(*parts)).session.guarantee()
 
 
 @pytest.mark.parametrize(
@@ -179,44 +149,6 @@ def test_what_has_no_order_is_refused_with_the_reason(
         stack(*parts).bind(protocol.context(graph))
 
 
-class _Silent(DefenseSession):
-    def changes(self, payload: type[Payload]) -> bool:
-        return payload is NeighborSums
-
-    def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
-        return batch.payload
-
-
-@dataclass(frozen=True)
-class Silent(Defense):
-    """States nothing of what it does."""
-
-    name: ClassVar[str] = "silent"
-
-    def bind(self, context: Context) -> DefenseSession:
-        return _Silent()
-
-
-@dataclass(frozen=True)
-class Shuffled(Fact):
-    """Of a plugin's own."""
-
-
-class _Shuffling(_Silent):
-    def facts(self) -> tuple[Fact, ...]:
-        return (Shuffled(Field("NeighborSums", direction="up")),)
-
-
-@dataclass(frozen=True)
-class Shuffling(Silent):
-    """States something that nobody knows."""
-
-    name: ClassVar[str] = "shuffling"
-
-    def bind(self, context: Context) -> DefenseSession:
-        return _Shuffling()
-
-
 def test_a_part_that_states_nothing_has_no_place_in_an_order() -> None:
     reason = stack(Silent(), NOISE).unsupported(SUMS.context(GRAPH))
     assert reason is not None and "silent does something in release and states no facts" in reason
@@ -226,105 +158,6 @@ def test_a_part_that_states_nothing_has_no_place_in_an_order() -> None:
 def test_a_stack_is_two_defenses_or_more_and_flat(parts: tuple[Defense, ...]) -> None:
     with pytest.raises(FglauditError, match="stack"):
         Stack(parts)
-
-
-def test_one_epsilon_survives_what_comes_after_it() -> None:
-    alone = record(SUMS, GRAPH, Gaussian(epsilon=4.0, clip=2.0)).session.guarantee()
-    assert alone.epsilon_accounted is not None
-    sealed = guarantee(NOISE, HE)
-    assert sealed.epsilon_accounted == alone.epsilon_accounted and sealed.key_custody
-    trained = guarantee(NOISE, DP_SGD, HE)
-    kept = ("epsilon_accounted", "epsilon_claimed", "delta", "unit", "relation", "adjacency", "releases")
-    assert all(getattr(trained, name) == getattr(alone, name) for name in kept)
-    assert "the epsilon is that of gaussian" in trained.mechanism and "dp-sgd" in trained.mechanism
-    assert "in the clear" not in trained.mechanism
-    rows = guarantee({"name": "local-features", "epsilon": 3.0}, "drop-singletons", SECRET_SUMS)
-    assert rows.epsilon_accounted == pytest.approx(3.0)
-
-
-def test_of_two_that_cover_everything_the_one_that_holds_against_the_server_is_stated() -> None:
-    trusted, local = {"name": "gaussian", "on": "MaskedMatrices"}, {"name": "gaussian", "on": "RawFeatures"}
-    alone = record(MATRICES, GRAPH, Gaussian(on="MaskedMatrices")).session.guarantee()
-    assert alone.server_trusted
-    both = guarantee(local, trusted, protocol=MATRICES)
-    assert not both.server_trusted and both.covers(Observer(parties=(SERVER,)))
-    assert (
-        both.epsilon_accounted
-        == record(MATRICES, GRAPH, Gaussian(on="RawFeatures")).session.guarantee().epsilon_accounted
-    )
-
-
-def test_epsilons_of_parts_that_share_the_payloads_add_up() -> None:
-    latents, models = (
-        {"name": "joint-noise", "on": [name], "clip": [1.0], "epsilon": epsilon, "delta": delta}
-        for name, epsilon, delta in (("Latents", 4.0, 1e-5), ("ModelUpdate", 3.0, 2e-5))
-    )
-    alone = record(
-        SHARED, USERS, registry.build("defense", "joint-noise", {k: v for k, v in latents.items() if k != "name"})
-    )
-    assert alone.session.guarantee().epsilon_accounted is None  # models go out in the clear
-    both = guarantee(latents, models, protocol=SHARED, graph=USERS)
-    assert both.epsilon_accounted == pytest.approx(7.0, rel=1e-3)
-    assert both.delta == pytest.approx(3e-5) and both.releases == 2 * SHARED.num_rounds
-    parts = [{"name": "clipped-laplace", "norm": "l1", "on": [name]} for name in ("GlobalNodes", "ModelUpdate")]
-    together = registry.build("defense", "clipped-laplace", {"norm": "l1", "on": ["GlobalNodes", "ModelUpdate"]})
-    one = record(TRANSFORMER, GRAPH, together).session.guarantee().epsilon_accounted
-    assert guarantee(*parts, protocol=TRANSFORMER).epsilon_accounted == pytest.approx(one)
-    both = guarantee("clipped-laplace", OTHER_MODELS, protocol=TRANSFORMER)  # of all of a client's nodes, both
-    assert both.epsilon_accounted == pytest.approx(296.0) and "client" in both.unit
-
-
-OTHER_MODELS = {"name": "joint-noise", "unit": "client", "on": ["ModelUpdate"], "clip": [1.0]}
-DROPOUTS = {"name": "secure-aggregation", "dropouts": 0.4, "threshold": 0.51}
-ON_MASKS = {"name": "gaussian", "on": "MaskedMatrices"}
-
-
-@pytest.mark.parametrize(
-    ("protocol", "parts", "words"),
-    [
-        # The masks' sensitivity was derived for neighbourhoods of single rows, and of these edges.
-        (MATRICES, ("merge-neighbors", ON_MASKS), "before merge-neighbors"),
-        (MATRICES, ("drop-singletons", ON_MASKS), "before drop-singletons"),
-        (SUMS, (Shuffling(), NOISE), "no known effect"),
-        # The features of a client's nodes in one, all that it trains on in the other: there is nothing to add up.
-        (TRANSFORMER, ("clipped-laplace", {"name": "dp-fedavg", "trust": "local"}), "do not compose"),
-        (SUMS, ({"name": "dp-fedavg", "trust": "server"}, DROPOUTS), "leaves out"),
-    ],
-)
-def test_no_epsilon_where_composition_is_not_justified(
-    protocol: FederatedProtocol, parts: tuple[Any, ...], words: str
-) -> None:
-    promise = guarantee(*parts, protocol=protocol)
-    assert promise.epsilon_accounted is None and promise.epsilon_claimed is None
-    assert words in promise.mechanism and "no epsilon is stated" in promise.mechanism
-
-
-def test_edges_may_be_dropped_where_the_bound_is_one_for_every_subgraph() -> None:
-    assert guarantee("drop-singletons", NOISE).epsilon_accounted == pytest.approx(4.0, rel=1e-3)
-
-
-def test_private_edges_and_another_rule_on_edges_give_no_epsilon() -> None:
-    """Training on own edges alone: dp-sgd covers everything, and promises edges by its own rule."""
-    protocol = FedGCN(hops=0, rounds=2)
-    weights = {"name": "secure-aggregation", "on": ["ModelUpdate"], "range": 1e4}
-    assert guarantee("dp-sgd", weights, protocol=protocol).epsilon_accounted == pytest.approx(8.0, rel=1e-3)
-    promise = guarantee("dp-sgd", Dropping(), protocol=protocol)
-    assert promise.epsilon_accounted is None and "protects edges" in promise.mechanism
-
-
-class _Dropping(DefenseSession):
-    def facts(self) -> tuple[Fact, ...]:
-        return (DroppedEdges(EDGES, 1),)
-
-
-@dataclass(frozen=True)
-class Dropping(Silent):
-    """Drops edges by a rule that drops none here."""
-
-    name: ClassVar[str] = "dropping"
-
-    def bind(self, context: Context) -> DefenseSession:
-        return _Dropping()
 
 
 def test_a_seal_after_noise_has_room_for_it() -> None:

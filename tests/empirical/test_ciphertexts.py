@@ -1,4 +1,4 @@
-"""Audits of what travels sealed: the tool's own schemes are verified, planted breaks never."""
+"""Audits of ciphertexts: known schemes pass; keys that are sent, streams and ciphertexts used again are found."""
 
 from __future__ import annotations
 
@@ -8,45 +8,18 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from torch import Tensor
+from judged_seals import Xored, judged, outcomes, verdict_of
 
 from fglaudit.context import Context
-from fglaudit.defenses.aggregation.secure_aggregation import MaskingSession, SecureAggregation
+from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
 from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncryption
 from fglaudit.empirical import judge as judging
 from fglaudit.empirical.examined import examined
-from fglaudit.empirical.judge import judge
 from fglaudit.facts import Fact, Field, Sealed
-from fglaudit.guarantees import Outcome, Verdict, Word
+from fglaudit.guarantees import Word
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import MessageBatch, ModelUpdate, NeighborSums, Payload
-from fglaudit.protocols.fedgcn.fedgcn import FedGCN
-from fglaudit.sealing import SealedRows, SealedTensor, sealed_tensor
-from fglaudit.secagg import masks
-from fglaudit.secagg.member import Member
-from fglaudit.testing import CPU, example_graph, record
-
-PROTOCOL = FedGCN(hops=1, rounds=3, hidden=200)
-"""Models are long enough to carry a key."""
-
-
-def verdict_of(defense: Defense, *, quick: bool = False) -> Verdict:
-    return judged(defense, quick=quick)[0]
-
-
-def judged(defense: Defense, *, quick: bool = False) -> tuple[Verdict, str]:
-    """Return the verdict, and what is said of the sums, which travel sealed."""
-    run = record(PROTOCOL, example_graph(nodes=30), defense)
-    counted, unstated = run.channel.counted, run.truth.unstated
-    verdict, fields = judge(
-        PROTOCOL, run.graph, defense, run.session, counted, unstated, seed=0, device=CPU, quick=quick
-    )
-    (sums,) = (f for f in fields if (f.observer, f.payload, f.field) == ("server", "NeighborSums", "sums"))
-    return verdict, f"{sums.state}, {sums.reason}"
-
-
-def outcomes(verdict: Verdict) -> dict[str, Outcome]:
-    return {audit.name: audit.outcome for audit in verdict.audits}
+from fglaudit.sealing import SealedTensor, sealed_tensor
 
 
 @pytest.fixture(autouse=True)
@@ -163,96 +136,6 @@ def test_a_key_that_all_clients_hold_takes_no_more_than_one_of_them() -> None:
     assert verdict.word is Word.REFUTED and "keys of 3 clients, and those of 1 open it" in verdict.reason
 
 
-@dataclass(frozen=True)
-class Xored(SealedRows):
-    """Rows in fixed point, with a stream XORed to their bits; sums are taken of what they hide."""
-
-    words: Tensor
-    stream: Tensor
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.words.shape[0], self.words.shape[1]
-
-    @property
-    def values(self) -> Tensor:
-        return (self.words ^ self.stream).double() / 2**20
-
-    @staticmethod
-    def of(values: Tensor, stream: Tensor) -> Xored:
-        return Xored((values.double() * 2**20).round().long() ^ stream, stream)
-
-    def combine(self, weights: Tensor) -> SealedRows:
-        total = torch.sparse.mm(weights, self.values)
-        return Xored.of(total, self.stream[:1].expand(len(total), -1))
-
-    def add(self, other: SealedRows) -> SealedRows:
-        assert isinstance(other, Xored)
-        return Xored.of(self.values + other.values, self.stream)
-
-    def wire_bytes(self, splits: Tensor) -> Tensor:
-        return splits.diff() * self.words.shape[1] * 8
-
-
-class Streams(DefenseSession):
-    """Seals models with streams that are used again, as ``of`` says."""
-
-    def __init__(self, of: str) -> None:
-        self.of = of
-
-    def seals(self, payload: type[Payload]) -> bool:
-        return payload is ModelUpdate
-
-    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
-        vector = batch.payload.tensors()["vector"]
-        drawn = int(torch.randint(2**40, (1,), generator=rng))
-        start = {"constant": 7, "round": 7 + batch.round, "drawn once": drawn, "client": drawn}
-        source = torch.Generator().manual_seed(start[self.of])
-        size = vector.shape[1:] if self.of != "client" else vector.shape
-        stream = torch.randint(2**62, size, generator=source).expand_as(vector)
-        rows = Xored.of(vector, stream)
-        return dataclasses.replace(batch, payload=ModelUpdate(sealed_tensor(rows, tuple(vector.shape))))
-
-    def unseal(self, batch: MessageBatch) -> MessageBatch:
-        vector = batch.payload.sealed_fields()["vector"]
-        assert isinstance(vector.sealed, Xored)
-        return dataclasses.replace(batch, payload=ModelUpdate(vector.opened(vector.sealed.values)))
-
-    def guarantee(self) -> Guarantee:
-        return Guarantee(mechanism="xor", key_custody="clients")
-
-
-@dataclass(frozen=True)
-class Xor(Defense):
-    """Streams of the author's own."""
-
-    name: ClassVar[str] = "xor"
-    of: str = "constant"
-
-    def bind(self, context: Context) -> DefenseSession:
-        return Streams(self.of)
-
-
-@pytest.mark.parametrize(
-    ("of", "words"),
-    [
-        ("constant", "the same message twice"),
-        ("round", "under other keys"),
-        ("drawn once", "equal plaintexts of two clients"),
-    ],
-)
-def test_streams_that_are_used_again_are_refuted(of: str, words: str) -> None:
-    verdict = verdict_of(Xor(of))
-    assert verdict.word is Word.REFUTED and words in verdict.reason, verdict
-
-
-def test_an_authors_own_scheme_is_claimed_at_most() -> None:
-    verdict = verdict_of(Xor("client"))
-    assert verdict.word is Word.CLAIMED, verdict
-    assert outcomes(verdict)["sealed"] is Outcome.UNTESTED
-    assert outcomes(verdict)["fresh ciphertexts"] is Outcome.PASSED
-
-
 class Silent(Wrapped):
     """Seals and promises nothing."""
 
@@ -302,57 +185,6 @@ def test_what_is_sealed_without_any_promise_is_audited_too(scheme: str, word: st
     verdict, sealing = judged(SilentSeal(scheme))
     assert verdict.word is Word.NONE and sealing.startswith(f"sealed, {word}"), sealing
     assert judged(SilentSeal(scheme), quick=True)[1].startswith("sealed, claimed: ")
-
-
-def masks_fault(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    """Break the masks of secure aggregation."""
-    if fault == "one seed for all":
-        start = Member.__init__
-
-        def seeded(self: Member, number: int) -> None:
-            start(self, number)
-            self._seed = bytes(32)
-
-        monkeypatch.setattr(Member, "__init__", seeded)
-    else:  # pairs' masks alone, which the lower number adds and the higher one adds too
-        real = masks.add_stream
-
-        def one_sign(words: Tensor, seed: bytes, field: int, sign: int) -> None:
-            real(words, seed, field, 1)
-
-        monkeypatch.setattr(masks, "add_stream", one_sign)
-
-
-@pytest.mark.parametrize("fault", ["one seed for all", "they do not cancel"])
-def test_broken_masks_are_not_verified(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    masks_fault(monkeypatch, fault)
-    verdict = verdict_of(SecureAggregation(on=("NeighborSums",)))
-    assert verdict.word is Word.REFUTED, verdict
-    assert outcomes(verdict)["masks"] is Outcome.REFUTED
-
-
-class KnownPairs(MaskingSession):
-    """Masks that cancel, of seeds that everybody knows."""
-
-    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
-        sealed = super().seal(batch, rng)
-        for number, member in enumerate(self.rounds[type(batch.payload)].aggregation.members):
-            member._seed = bytes([number] * 32)
-        return sealed
-
-
-@dataclass(frozen=True)
-class OwnMasks(SecureAggregation):
-    """A subclass of the tool's session."""
-
-    name: ClassVar[str] = "own-masks"
-
-    def bind(self, context: Context) -> DefenseSession:
-        return KnownPairs(self, context, self._served(context)[0])
-
-
-def test_masks_of_an_authors_own_session_are_claimed_at_most() -> None:
-    assert verdict_of(OwnMasks()).word is not Word.VERIFIED
 
 
 class Repeating(DefenseSession):
