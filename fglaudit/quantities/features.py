@@ -1,12 +1,14 @@
 """Feature rows: subjects are node ids [T], a result is a :class:`fglaudit.interfaces.Reconstruction`.
 
 Asked about are the protocol's exposed nodes of which the observer holds no row. The guess is the prior-only one
-(:mod:`fglaudit.adversary.prior_only`). The metric is the attack's own: exact rows, F1, cosine, or how many directions
+(:mod:`fglaudit.adversary.prior_only`), or where another one is better for a figure that one
+(:mod:`fglaudit.quantities.row_controls`). The metric is the attack's own: exact rows, F1, cosine, or how many directions
 are found (:mod:`fglaudit.quantities.claims`).
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence, Set
 from typing import ClassVar
 
@@ -20,7 +22,8 @@ from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.quantities.base import ALL_ROWS_KNOWN, NO_ROW_REACHES, Comparison, Excess, Quantity, Truth
 from fglaudit.quantities.claims import Claims, check_claims
 from fglaudit.quantities.class_alone import class_alone
-from fglaudit.quantities.game import Game, breakdown, score
+from fglaudit.quantities.game import Game, Score, breakdown, score
+from fglaudit.quantities.row_controls import guesses_for, share_of_one_row
 from fglaudit.quantities.row_examples import row_examples
 from fglaudit.quantities.row_metrics import matched_exact, score_rows
 from fglaudit.structure import Attention
@@ -63,6 +66,10 @@ class Features(Quantity):
         guess = score(asked, guesses, matching=False)
         filled = [with_guesses(result, prior) for result, prior in zip(results, guesses, strict=True)]
         found = score(asked, filled)
+        for column in ("exact_rate", "cosine", "f1"):
+            better = guesses_for(column, asked, views, guesses, guess.rows)
+            if better is not guesses:
+                guess, found = _beside(column, asked, results, better, guess, found)
         metric = primary_metric(attack, asked[0].kind, views[0].public)
         per_target = found.rows.f1.sort(descending=True).values
         columns: dict[str, float | None] = {
@@ -114,7 +121,7 @@ class Features(Quantity):
     ) -> tuple[Excess, ...]:
         """Return the advantage in the attack's own metric, and how much larger its share of exact rows is: one figure
         [1], which also counts for attacks that do not know whose rows they have."""
-        more = exact_share(result, question) - exact_share(guess, question)
+        more = exact_share(result, question) - max(exact_share(guess, question), share_of_one_row(question, view))
         rows = Excess(torch.tensor([more], dtype=torch.double), torch.zeros(1, dtype=torch.long))
         if len(question.targets) == 0:
             return (rows,)
@@ -130,6 +137,24 @@ def exact_share(result: Reconstruction, game: Game) -> float:
         return matched_exact(result.rows.to(game.truth), game.truth, game.kind) / len(game.targets)
     rows, present, _ = game.answer(result)
     return float(score_rows(rows, present, game.truth, game.kind).exact_rate.mean().item())
+
+
+def _beside(
+    column: str,
+    asked: Sequence[Game],
+    results: Sequence[Reconstruction],
+    guesses: Sequence[Reconstruction],
+    guess: Score,
+    found: Score,
+) -> tuple[Score, Score]:
+    """Return the scores of guess and attack with ``column`` as it is where nodes without a row get ``guesses``."""
+    filled = [with_guesses(result, prior) for result, prior in zip(results, guesses, strict=True)]
+    again = [score(asked, rows, matching=False).rows for rows in (guesses, filled)]
+    control, value = (
+        old._replace(rows=dataclasses.replace(old.rows, **{column: getattr(new, column)}))
+        for old, new in zip((guess, found), again, strict=True)
+    )
+    return control, value
 
 
 def _checked(results: Sequence[Reconstruction], asked: Sequence[Game], views: Sequence[View]) -> Claims:
