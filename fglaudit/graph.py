@@ -37,7 +37,7 @@ class FeatureKind(StrEnum):
         several = (x != 0).sum(-1) > 1
         if bool(several.any()):
             return cls.SCALED_BINARY
-        # Rows of one entry each are equal within themselves whatever they hold: their entries must be among one another.
+        # A row of one entry is equal within itself whatever it holds: such rows must be equal among one another.
         levels = x[x != 0]
         alike = bool(((levels - levels[0]).abs() <= 1e-6 * levels[0].abs()).all()) and bool(levels[0] > 0)
         return cls.SCALED_BINARY if alike else cls.REAL

@@ -52,8 +52,8 @@ def _guess(view: View, nodes: Tensor, rng: torch.Generator) -> Reconstruction:
 
 
 def best_entry_count(scores: Tensor, truth: Tensor) -> int:
-    """Return m such that the m highest ``scores`` of a row [R, F] have the best mean F1 against ``truth`` [R, F]; 0 where
-    a row without any entry has, whose F1 is 1 where the truth is empty too."""
+    """Return m such that the m highest ``scores`` of a row [R, F] have the best mean F1 against ``truth`` [R, F];
+    0 where a row without any entry has, whose F1 is 1 where the truth is empty too."""
     most = max(1, min(scores.shape[1], int(3 * truth.sum(1).double().mean().item()) + 1))
     order = scores.topk(most, dim=1).indices
     hits = truth.gather(1, order).double().cumsum(1)

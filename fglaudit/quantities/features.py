@@ -2,8 +2,8 @@
 
 Asked about are the protocol's exposed nodes of which the observer holds no row. The guess is the prior-only one
 (:mod:`fglaudit.adversary.prior_only`), or where another one is better for a figure that one
-(:mod:`fglaudit.quantities.row_controls`). The metric is the attack's own: exact rows, F1, cosine, or how many directions
-are found (:mod:`fglaudit.quantities.claims`).
+(:mod:`fglaudit.quantities.row_controls`). The metric is the attack's own: exact rows, F1, cosine, or how many
+directions are found (:mod:`fglaudit.quantities.claims`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fglaudit.quantities.game import Game, Score, breakdown, score
 from fglaudit.quantities.row_controls import guesses_for, share_of_one_row
 from fglaudit.quantities.row_examples import row_examples
 from fglaudit.quantities.row_metrics import matched_exact, score_rows
-from fglaudit.structure import Attention
+from fglaudit.structure import Attention, NoisyRows
 from fglaudit.view import PublicFacts, View
 
 DIRECTION_RATE = "direction_rate"
@@ -182,16 +182,17 @@ def primary_metric(attack: Attack, kind: FeatureKind, public: PublicFacts) -> st
     Cosine stands for the rate of exact rows where the protocol takes the length of real-valued rows away before what
     the attack reads is computed: whoever has every row up to its factor would have none of them.
 
-    Where rows or messages that the attack reads are altered (noise, clipping, rounding, features left out, whatever a
-    plugin's own fact says), F1 stands for the rate of exact rows: that falls to nothing as soon as one entry of every
-    row is wrong, long before the row is protected. And cosine stands for F1 where features are real-valued, since any
-    dense guess finds all non-zero entries of dense rows.
+    Where rows or messages that the attack reads are altered (noise, the protocol's own too, clipping, rounding,
+    features left out, whatever a plugin's own fact says), F1 stands for the rate of exact rows: that falls to nothing
+    as soon as one entry of every row is wrong, long before the row is protected. And cosine stands for F1 where
+    features are real-valued, since any dense guess finds all non-zero entries of dense rows.
     """
     metric = type(attack).metric
     if metric == "exact_rate" and kind is FeatureKind.REAL and _lengths_lost(attack, public):
         return "cosine"
     read = {payload.__name__ for payload in type(attack).reads()}
-    if metric == "exact_rate" and any(_alters(fact, read) for fact in public.facts):
+    altered = any(_alters(fact, read) for fact in public.facts) or _noisy_by_protocol(public, read)
+    if metric == "exact_rate" and altered:
         metric = "f1"
     return "cosine" if metric == "f1" and kind is FeatureKind.REAL else metric
 
@@ -202,6 +203,12 @@ def _lengths_lost(attack: Attack, public: PublicFacts) -> bool:
     if stated is None or stated.rows != "unit-ball":
         return False
     return bool(type(attack).consumes) and set(type(attack).consumes) <= set(Attention.payloads)
+
+
+def _noisy_by_protocol(public: PublicFacts, read: Set[str]) -> bool:
+    """Whether the protocol itself adds noise to rows that it sends in the payloads ``read``."""
+    stated = public.structure.get(NoisyRows)
+    return stated is not None and stated.std > 0 and any(payload.__name__ in read for payload in NoisyRows.payloads)
 
 
 def _alters(fact: Fact, read: Set[str]) -> bool:

@@ -1,10 +1,11 @@
 """Guesses of feature rows that serve one figure each, so that every figure stands beside the best of the simple ones.
 
-The prior-only guess (:mod:`fglaudit.adversary.prior_only`) is made for the F1 of rows, and for the cosine of real-valued
-ones. Where rows repeat (rows of zeros, a handful of categories) it hits few of them exactly, and one single row hits
-many: the one that is most frequent among known rows, or a row of zeros, which is what most attacks return of messages
-that hold nothing. Which of these guesses stands is decided by the truth, in favour of the guess: an attack must beat
-all of them. Nodes of which an attack has no row get the guess of the figure in question, so that they count neither way.
+The prior-only guess (:mod:`fglaudit.adversary.prior_only`) is made for the F1 of rows, and for the cosine of
+real-valued ones. Where rows repeat (rows of zeros, a handful of categories) it hits few of them exactly, and one single
+row hits many: the one that is most frequent among known rows, or a row of zeros, which is what most attacks return of
+messages that hold nothing. Which of these guesses stands is decided by the truth, in favour of the guess: an attack
+must beat all of them. Nodes of which an attack has no row get the guess of the figure in question, so that they count
+neither way.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def guesses_for(
     if metric == "f1":
         empty = sum(int((~game.truth.any(1)).sum().item()) for game in asked)
         if empty > float(scored.f1.sum().item()):
-            return [_everywhere(guess, torch.zeros(game.truth.shape[1])) for guess, game in zip(guesses, asked, strict=True)]
+            return [
+                _everywhere(guess, torch.zeros(game.truth.shape[1])) for guess, game in zip(guesses, asked, strict=True)
+            ]
     if metric == "cosine" and float(scored.cosine.sum().item()) < 0:
         return [Reconstruction(-guess.rows, guess.nodes, guess.confidence) for guess in guesses]
     return guesses

@@ -56,8 +56,8 @@ def exact(rows: Tensor, truth: Tensor, kind: FeatureKind) -> Tensor:
 
 
 def tolerances(truth: Tensor) -> Tensor:
-    """Return how far an exact row's entries may be off [T]: relative to the row's largest entry; of a row of zeros, which
-    nothing that is computed hits to the last bit, relative to what the largest entry of the other rows usually is."""
+    """Return how far an exact row's entries may be off [T]: relative to the row's largest entry; of a row of zeros,
+    which nothing that is computed hits to the last bit, relative to what other rows' largest entries usually are."""
     top = truth.abs().amax(1)
     usual = top[top > 0].median() if bool((top > 0).any()) else top.new_tensor(1.0)
     return RELATIVE_TOLERANCE * torch.where(top > 0, top, usual)
