@@ -32,9 +32,15 @@ class FeatureKind(StrEnum):
         if bool(((x == 0) | (x == 1)).all()):
             return cls.BINARY
         top = x.amax(-1, keepdim=True)
-        if bool(((x == 0) | ((x - top).abs() <= 1e-6 * top.abs())).all()):
+        if not bool(((x == 0) | ((x - top).abs() <= 1e-6 * top.abs())).all()):
+            return cls.REAL
+        several = (x != 0).sum(-1) > 1
+        if bool(several.any()):
             return cls.SCALED_BINARY
-        return cls.REAL
+        # A row of one entry is equal within itself whatever it holds: such rows must be equal among one another.
+        levels = x[x != 0]
+        alike = bool(((levels - levels[0]).abs() <= 1e-6 * levels[0].abs()).all()) and bool(levels[0] > 0)
+        return cls.SCALED_BINARY if alike else cls.REAL
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def _likeliest(scores: Tensor, known: Tensor) -> Tensor:
     """Return rows with as many entries as a guess has, the highest of ``scores`` [m, F]: what knows no more than the
     known rows' mean is then no better than the control."""
     frequency = known.mean(0).expand(known.shape)
-    count = best_entry_count(frequency, known != 0)
+    count = max(1, best_entry_count(frequency, known != 0))
     rows = torch.zeros_like(scores)
     return rows.scatter_(1, scores.topk(count, dim=1).indices, float(known[known != 0].mean().nan_to_num(1.0).item()))
 

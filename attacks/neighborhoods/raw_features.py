@@ -5,7 +5,8 @@ The paper proposes homomorphic encryption for this upload and does not implement
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -19,12 +20,13 @@ from fglaudit.attacks.neighborhoods.row_levels import sent_as_held, to_levels
 from fglaudit.facts import EDGES, Absent, DegreeBound, DroppedEdges, Fact, Merged
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import Payload, RawFeatures
+from fglaudit.structure import NoisyRows
 from fglaudit.view import View
 
 
 @dataclass(frozen=True)
 class PlainFeatures(Attack):
-    """Read the uploaded rows; under noise return the likeliest rows behind them."""
+    """Read the uploaded rows; under noise, a defense's or the protocol's own, return the likeliest rows behind them."""
 
     name: ClassVar[str] = "raw-features"
     consumes: ClassVar[tuple[type[Payload], ...]] = (RawFeatures,)
@@ -52,11 +54,14 @@ class PlainFeatures(Attack):
             nodes.append(payload.nodes[foreign])
             parts.append(payload.x[foreign])
         ids, sent = torch.cat(nodes), torch.cat(parts)
-        std = torch.full((len(ids),), noise_std(view, RawFeatures))
-        plain = sent_as_held(view, RawFeatures)
+        own_noise = view.public.structure.get(NoisyRows)
+        protocols = 0.0 if own_noise is None else own_noise.std
+        std = torch.full((len(ids),), math.hypot(noise_std(view, RawFeatures), protocols))
+        plain = sent_as_held(view, RawFeatures) and protocols == 0
         confidence = torch.full((len(ids),), 1.0 if plain else 0.5)
         rows = to_levels(view, sent, ids, std, unit_ball=False)
         return Reconstruction(rows, ids, confidence, torch.full((len(ids),), plain))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        return plant_raw_rows(view, rng)
+        plain = replace(view.public, structure=view.public.structure.replace(NoisyRows, std=0.0))
+        return plant_raw_rows(replace(view, public=plain), rng)

@@ -74,7 +74,7 @@ class MaximumAPosteriori(Attack):
             unused = unused_columns(view)
             mean = torch.where(unused, prior.mean, solved.mean.cpu())
             whole = bool((equations.std == 0).all()) and clip_of_rows(view) is None and not bool(unused.any())
-            exact = solved.determined & whole
+            exact = solved.certain() & whole
             return Reconstruction(mean.float(), equations.nodes, exact.float().cpu(), exact.cpu())
         if bool((equations.std > 0).any()):
             equations, scales = resolve_scales(view, equations, prior)

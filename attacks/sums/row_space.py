@@ -28,9 +28,6 @@ from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import NeighborSums, Payload
 from fglaudit.view import View
 
-_EXACT = 5e-4
-"""Rounding error of a proven row, relative to its largest entry; half of what the scorer allows."""
-
 
 @dataclass(frozen=True)
 class RowSpace(Attack):
@@ -60,7 +57,7 @@ class RowSpace(Attack):
         rows = solved.mean
         top = rows.abs().amax(1).clamp(min=1e-12)
         exact = bool((equations.std == 0).all())
-        proven = solved.determined & (solved.error <= _EXACT * top.clamp(min=level)) & exact
+        proven = solved.certain(0.0 if view.public.features is FeatureKind.REAL else level) & exact
         proven &= clip is None and not bool(unused.any())
         if view.public.features is FeatureKind.BINARY and clip is None:
             rows = rows.round().clamp(0, 1)

@@ -96,7 +96,10 @@ def clients_of(value: Any, nodes: int) -> torch.Tensor:
 
 def _array(value: Any, key: str) -> Array:
     try:
-        found = value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else np.asarray(value)
+        if isinstance(value, torch.Tensor):
+            found = value.detach().cpu().to_dense().numpy()
+        else:
+            found = value.toarray() if hasattr(value, "toarray") else np.asarray(value)  # scipy's sparse arrays
     except (TypeError, ValueError) as error:
         raise FglauditError(f"{key} must be an array of numbers; {error}; convert it") from error
     if found.dtype == object:

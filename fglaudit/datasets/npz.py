@@ -149,9 +149,10 @@ def _labels(y: Array, nodes: int) -> Integers:
     _require(low >= -1, f"labels must be >= 0 (-1: unlabelled); got {low}", "renumber y")
     _require(high >= 0, "at least one node must have a label; all are -1", "fill in y")
     only = [label for label in np.unique(y) if label >= 0]
+    but = " or -1, which is unlabelled" if low < 0 else ""
     _require(
         len(only) > 1,
-        f"models learn to tell classes, at least two; every label is {only[0]}",
+        f"models learn to tell classes, at least two; every label is {only[0]}{but}",
         "take the classes from another attribute, or number them in y",
     )
     _require(

@@ -118,4 +118,4 @@ def _of_data(data: Any, path: Path) -> tuple[dict[str, Array], list[str]]:
         if len(left) < len(MASKS):
             notes.append(f"masks left out, as {', '.join(left)} is missing")
         found = {key: value for key, value in found.items() if key not in MASKS}
-    return {key: value.numpy() for key, value in found.items()}, notes
+    return {key: value.to_dense().numpy() for key, value in found.items()}, notes

@@ -74,7 +74,7 @@ def read_csv(nodes: Path, edges: Path, name: str | None) -> NodeTable:
     if bare:  # there is no header: its first line is an edge
         listed.insert(0, (start, end, f"{edges.name} line 1"))
     unused = [f"column {i + 1}" if bare else column for i, column in enumerate(first) if i not in (a, b)]
-    return NodeTable(names, rows, [(str(a), str(b), str(c)) for a, b, c in listed], where, unused)
+    return NodeTable(names, rows, [(str(a), str(b), str(c)) for a, b, c in listed], where, unused, chosen)
 
 
 def _table(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:

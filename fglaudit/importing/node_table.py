@@ -30,6 +30,7 @@ class NodeTable:
         edges: pairs of names, each with where it stands, for messages.
         where: where each node stands, e.g. ``nodes.csv line 3``.
         unused: what edges have beside their ends: graphs here have no weights.
+        named_by: the attribute that names nodes; empty where the format has one place for it.
     """
 
     names: Sequence[str]
@@ -37,6 +38,7 @@ class NodeTable:
     edges: Sequence[tuple[str, str, str]]
     where: Sequence[str]
     unused: Sequence[str] = ()
+    named_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ def arrays_of(table: NodeTable, choice: Choice) -> tuple[dict[str, Array], list[
             f"a graph needs at least one feature; the attributes of its nodes are {', '.join(names)}; add numbers"
         )
     notes: list[str] = []
+    if table.named_by:
+        notes.append(f"nodes are named by {shown(table.named_by)}, their class is {shown(label)}")
     if table.unused:
         notes.append(f"not used of edges: {shown(', '.join(table.unused))[1:-1]}; every edge counts alike")
     x = _features(table, features, notes)
@@ -155,14 +159,18 @@ def _number(value: Any, name: str, where: str) -> float:
 
 
 def _labels(values: Sequence[Any], label: str) -> tuple[Array, list[str]]:
-    """Return class numbers: whole numbers 0, 1, ... as they are, anything else numbered in order."""
+    """Return class numbers: whole numbers 0, 1, ... as they are, anything else numbered in order; -1 is no class, but
+    for where it and 1 are the only ones, as many write two classes."""
     given = ["" if _missing(value) else str(value).strip() for value in values]
     numbers = {text: int(text) for text in given if text.lstrip("-").isdigit() and len(text) < 10}
     kinds = sorted(set(given) - {""}, key=lambda text: (numbers.get(text, 0), text))
     if not kinds:
         raise FglauditError(f"at least one node must have a label; {label!r} is empty everywhere; fill it in")
+    if set(kinds) <= set(numbers) and {numbers[kind] for kind in kinds} != {-1, 1}:
+        given = ["" if numbers.get(text) == -1 else text for text in given]
+        kinds = [kind for kind in kinds if numbers[kind] != -1]
     notes = [f"{missing} nodes without a label: -1, unlabelled"] if (missing := given.count("")) else []
-    kept = set(kinds) <= set(numbers) and all(-1 <= numbers[kind] < len(values) for kind in kinds)
+    kept = set(kinds) <= set(numbers) and all(0 <= numbers[kind] < len(values) for kind in kinds)
     code = numbers if kept else {kind: i for i, kind in enumerate(kinds)}
     if not kept:
         shown_kinds = ", ".join(f"{kind} = {i}" for i, kind in enumerate(kinds[:6]))

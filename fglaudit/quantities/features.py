@@ -1,12 +1,14 @@
 """Feature rows: subjects are node ids [T], a result is a :class:`fglaudit.interfaces.Reconstruction`.
 
 Asked about are the protocol's exposed nodes of which the observer holds no row. The guess is the prior-only one
-(:mod:`fglaudit.adversary.prior_only`). The metric is the attack's own: exact rows, F1, cosine, or how many directions
-are found (:mod:`fglaudit.quantities.claims`).
+(:mod:`fglaudit.adversary.prior_only`), or where another one is better for a figure that one
+(:mod:`fglaudit.quantities.row_controls`). The metric is the attack's own: exact rows, F1, cosine, or how many
+directions are found (:mod:`fglaudit.quantities.claims`).
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence, Set
 from typing import ClassVar
 
@@ -20,10 +22,11 @@ from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.quantities.base import ALL_ROWS_KNOWN, NO_ROW_REACHES, Comparison, Excess, Quantity, Truth
 from fglaudit.quantities.claims import Claims, check_claims
 from fglaudit.quantities.class_alone import class_alone
-from fglaudit.quantities.game import Game, breakdown, score
+from fglaudit.quantities.game import Game, Score, breakdown, score
+from fglaudit.quantities.row_controls import guesses_for, share_of_one_row
 from fglaudit.quantities.row_examples import row_examples
 from fglaudit.quantities.row_metrics import matched_exact, score_rows
-from fglaudit.structure import Attention
+from fglaudit.structure import Attention, NoisyRows
 from fglaudit.view import PublicFacts, View
 
 DIRECTION_RATE = "direction_rate"
@@ -63,6 +66,10 @@ class Features(Quantity):
         guess = score(asked, guesses, matching=False)
         filled = [with_guesses(result, prior) for result, prior in zip(results, guesses, strict=True)]
         found = score(asked, filled)
+        for column in ("exact_rate", "cosine", "f1"):
+            better = guesses_for(column, asked, views, guesses, guess.rows)
+            if better is not guesses:
+                guess, found = _beside(column, asked, results, better, guess, found)
         metric = primary_metric(attack, asked[0].kind, views[0].public)
         per_target = found.rows.f1.sort(descending=True).values
         columns: dict[str, float | None] = {
@@ -114,7 +121,7 @@ class Features(Quantity):
     ) -> tuple[Excess, ...]:
         """Return the advantage in the attack's own metric, and how much larger its share of exact rows is: one figure
         [1], which also counts for attacks that do not know whose rows they have."""
-        more = exact_share(result, question) - exact_share(guess, question)
+        more = exact_share(result, question) - max(exact_share(guess, question), share_of_one_row(question, view))
         rows = Excess(torch.tensor([more], dtype=torch.double), torch.zeros(1, dtype=torch.long))
         if len(question.targets) == 0:
             return (rows,)
@@ -130,6 +137,24 @@ def exact_share(result: Reconstruction, game: Game) -> float:
         return matched_exact(result.rows.to(game.truth), game.truth, game.kind) / len(game.targets)
     rows, present, _ = game.answer(result)
     return float(score_rows(rows, present, game.truth, game.kind).exact_rate.mean().item())
+
+
+def _beside(
+    column: str,
+    asked: Sequence[Game],
+    results: Sequence[Reconstruction],
+    guesses: Sequence[Reconstruction],
+    guess: Score,
+    found: Score,
+) -> tuple[Score, Score]:
+    """Return the scores of guess and attack with ``column`` as it is where nodes without a row get ``guesses``."""
+    filled = [with_guesses(result, prior) for result, prior in zip(results, guesses, strict=True)]
+    again = [score(asked, rows, matching=False).rows for rows in (guesses, filled)]
+    control, value = (
+        old._replace(rows=dataclasses.replace(old.rows, **{column: getattr(new, column)}))
+        for old, new in zip((guess, found), again, strict=True)
+    )
+    return control, value
 
 
 def _checked(results: Sequence[Reconstruction], asked: Sequence[Game], views: Sequence[View]) -> Claims:
@@ -157,16 +182,17 @@ def primary_metric(attack: Attack, kind: FeatureKind, public: PublicFacts) -> st
     Cosine stands for the rate of exact rows where the protocol takes the length of real-valued rows away before what
     the attack reads is computed: whoever has every row up to its factor would have none of them.
 
-    Where rows or messages that the attack reads are altered (noise, clipping, rounding, features left out, whatever a
-    plugin's own fact says), F1 stands for the rate of exact rows: that falls to nothing as soon as one entry of every
-    row is wrong, long before the row is protected. And cosine stands for F1 where features are real-valued, since any
-    dense guess finds all non-zero entries of dense rows.
+    Where rows or messages that the attack reads are altered (noise, the protocol's own too, clipping, rounding,
+    features left out, whatever a plugin's own fact says), F1 stands for the rate of exact rows: that falls to nothing
+    as soon as one entry of every row is wrong, long before the row is protected. And cosine stands for F1 where
+    features are real-valued, since any dense guess finds all non-zero entries of dense rows.
     """
     metric = type(attack).metric
     if metric == "exact_rate" and kind is FeatureKind.REAL and _lengths_lost(attack, public):
         return "cosine"
     read = {payload.__name__ for payload in type(attack).reads()}
-    if metric == "exact_rate" and any(_alters(fact, read) for fact in public.facts):
+    altered = any(_alters(fact, read) for fact in public.facts) or _noisy_by_protocol(public, read)
+    if metric == "exact_rate" and altered:
         metric = "f1"
     return "cosine" if metric == "f1" and kind is FeatureKind.REAL else metric
 
@@ -177,6 +203,12 @@ def _lengths_lost(attack: Attack, public: PublicFacts) -> bool:
     if stated is None or stated.rows != "unit-ball":
         return False
     return bool(type(attack).consumes) and set(type(attack).consumes) <= set(Attention.payloads)
+
+
+def _noisy_by_protocol(public: PublicFacts, read: Set[str]) -> bool:
+    """Whether the protocol itself adds noise to rows that it sends in the payloads ``read``."""
+    stated = public.structure.get(NoisyRows)
+    return stated is not None and stated.std > 0 and any(payload.__name__ in read for payload in NoisyRows.payloads)
 
 
 def _alters(fact: Fact, read: Set[str]) -> bool:

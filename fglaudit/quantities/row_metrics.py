@@ -49,10 +49,18 @@ def support(rows: Tensor, kind: FeatureKind) -> Tensor:
 
 
 def exact(rows: Tensor, truth: Tensor, kind: FeatureKind) -> Tensor:
-    """Return [T]: binary rows equal after rounding; others within the relative tolerance everywhere."""
+    """Return [T]: binary rows equal after rounding; others within their tolerance everywhere."""
     if kind is FeatureKind.BINARY:
         return ((rows >= 0.5) == (truth >= 0.5)).all(1)
-    return (rows - truth).abs().amax(1) <= RELATIVE_TOLERANCE * truth.abs().amax(1)
+    return (rows - truth).abs().amax(1) <= tolerances(truth)
+
+
+def tolerances(truth: Tensor) -> Tensor:
+    """Return how far an exact row's entries may be off [T]: relative to the row's largest entry; of a row of zeros,
+    which nothing that is computed hits to the last bit, relative to what other rows' largest entries usually are."""
+    top = truth.abs().amax(1)
+    usual = top[top > 0].median() if bool((top > 0).any()) else top.new_tensor(1.0)
+    return RELATIVE_TOLERANCE * torch.where(top > 0, top, usual)
 
 
 def score_rows(rows: Tensor, present: Tensor, truth: Tensor, kind: FeatureKind) -> RowScores:
@@ -126,7 +134,7 @@ def _close_pairs(rows: Tensor, truth: Tensor) -> tuple[np.ndarray, np.ndarray]:
     in the largest entries of the truth, as comparing all in all takes hours on twenty thousand rows."""
     largest = truth.abs().topk(min(_ENTRIES_AT_FIRST, truth.shape[1]), 1).indices
     by_column = rows.T.contiguous()
-    allowed, found = RELATIVE_TOLERANCE * truth.abs().amax(1), [np.empty((2, 0), dtype=np.int64)]
+    allowed, found = tolerances(truth), [np.empty((2, 0), dtype=np.int64)]
     step = max(1, _PAIRS_AT_ONCE // max(1, len(rows)))
     for low in range(0, len(truth), step):
         part = slice(low, low + step)

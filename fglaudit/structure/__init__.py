@@ -16,6 +16,7 @@ Nothing is assumed of what is not stated. Another distribution states facts of p
 | ``Sums`` | NeighborSums | weights of the terms, hops, who adds |
 | ``Attention`` | MaskedMatrices, MaskedVectors, Embeddings | series, scale of the rows |
 | ``Latent`` | Latents | first weights, and whose weights a user goes on from |
+| ``NoisyRows`` | RawFeatures | noise of the protocol's own |
 | ``Encoder`` | HiddenRepresentations, Jacobians | the map from rows, noise of the protocol's own |
 | ``Propagation`` | PropagatedRepresentations, PropagatedJacobians | the server's weights of the senders |
 | ``Centroids`` | GlobalNodes | number, width, momentum of the clusters |
@@ -46,6 +47,7 @@ from fglaudit.structure.messages import (
     Functional,
     Generators,
     Latent,
+    NoisyRows,
     Propagation,
     Reports,
     SpreadReports,
@@ -71,6 +73,7 @@ __all__ = [
     "Generators",
     "Latent",
     "Models",
+    "NoisyRows",
     "NotStatedError",
     "PersonalAverages",
     "Propagation",

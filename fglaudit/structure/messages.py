@@ -26,6 +26,7 @@ from fglaudit.payloads import (
     Payload,
     PropagatedJacobians,
     PropagatedRepresentations,
+    RawFeatures,
 )
 from fglaudit.structure.statement import Statement, one_of
 
@@ -95,6 +96,20 @@ class Latent(Statement):
 
     def __post_init__(self) -> None:
         one_of("goes_on_from", self.goes_on_from, ("own", "common"))
+
+
+@dataclass(frozen=True)
+class NoisyRows(Statement):
+    """Feature rows are sent with noise that is the protocol's own and no defense's.
+
+    Attributes:
+        std: standard deviation of the Gaussian noise on every entry.
+    """
+
+    payloads: ClassVar[tuple[type[Payload], ...]] = (RawFeatures,)
+    about: ClassVar[str] = "which noise rows are sent with"
+
+    std: float
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,8 @@ from fglaudit.protocols.fedsage.impaired_graphs import Impaired, Surfaces
 from fglaudit.protocols.fedsage.mended_graphs import mended
 from fglaudit.protocols.fedsage.neighbor_models import Asked, NeighborModels, combined
 from fglaudit.rng import moved, split
-from fglaudit.structure import Generators, Structure
+from fglaudit.structure import Generators, NoisyRows, Structure
+from fglaudit.view import Observer
 
 GENERATORS = ("trained", "simulated")
 
@@ -122,7 +123,18 @@ class FedSage(FedAvgSage):
     def structure(self, graph: FederatedGraph) -> Structure:
         shape = Generators(self.embedding, self.generator_hidden, self.slots)
         stated = super().structure(graph).statements
-        return Structure((shape, *stated)) if self.generator == "trained" else Structure(stated)
+        return Structure((shape if self.generator == "trained" else NoisyRows(self.noise), *stated))
+
+    def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:
+        """Generators' answers are made of everybody's rows; of simulated neighbours a client gets its own nodes'."""
+        if self.generator == "trained":
+            return super().exposed(graph, observer)
+        readers = range(graph.num_clients) if observer.wire else observer.clients
+        none = torch.empty(0, dtype=torch.long)
+        sent: Tensor = torch.cat([none, *(graph.client(k).remote_nodes for k in readers)])
+        foreign = torch.isin(sent, super().exposed(graph, observer))
+        found: Tensor = torch.unique(sent[foreign])
+        return found
 
     def completed(
         self, clients: Sequence[ClientGraph], channel: Channel, rng: torch.Generator, device: torch.device

@@ -12,12 +12,14 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 import yaml
 from torch_geometric.data import Data
 
 from fglaudit.cli import main
 from fglaudit.datasets import DatasetSpec
+from fglaudit.datasets.from_memory import graph_from
 from fglaudit.suite.overrides import load_suite
 
 NODES = "id,label,split,a,b\nn1,red,train,1,0\nn2,blue,val,0,1\nn3,red,test,1,\nn4,,,0,0\n"
@@ -314,3 +316,28 @@ def test_an_own_graph_is_found_beside_the_suite_and_a_missing_one_names_where_it
     assert call("run", str(tmp_path / "audits" / "lost.yaml"), "--dry-run") == 2
     error = capsys.readouterr().err
     assert "datasets[0]" in error and "lost.npz in /," in error and f"beside the suite in {tmp_path}/audits" in error
+
+
+def test_minus_one_is_no_class_unless_one_is_the_only_other(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of classes -1 and 1 the first counted as unlabelled, and the file was refused for its single class."""
+    for labels, said, y in (
+        (("-1", "1", "-1", "1"), "2 classes numbered: -1 = 0, 1 = 1", [0, 1, 0, 1]),
+        (("-1", "1", "0", "1"), "1 nodes without a label: -1, unlabelled", [-1, 1, 0, 1]),
+    ):
+        Path("nodes.csv").write_text(
+            "who,label,a\n" + "".join(f"n{i},{label},{i % 2}\n" for i, label in enumerate(labels, 1))
+        )
+        assert call("import", "nodes.csv", "edges.csv", "-o", "out.npz", "--replace") == 0
+        out = capsys.readouterr().out
+        assert f"note: {said}" in out and "note: nodes are named by 'who', their class is 'label'" in out
+        assert arrays()["y"].tolist() == y
+
+
+def test_sparse_features_are_read() -> None:
+    """They ended in an error of torch's (a file), or in "rows differ in length" (scipy's, in memory)."""
+    graph = {"y": torch.tensor([0, 1, 0, 1]), "edge_index": torch.tensor([[0, 1], [1, 2]])}
+    torch.save(Data(x=torch.eye(4).to_sparse(), **graph), "g.pt")
+    assert call("import", "g.pt", "-o", "out.npz") == 0
+    assert np.array_equal(arrays()["x"], np.eye(4))
+    for x in (scipy.sparse.csr_matrix(np.eye(4)), torch.eye(4).to_sparse_csr()):
+        assert torch.equal(graph_from({"x": x, **graph})[0].x, torch.eye(4))

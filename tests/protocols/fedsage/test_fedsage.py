@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from fglaudit.auditing import audit
 from fglaudit.errors import FglauditError
 from fglaudit.nn.neighbor_generator import FeatureGenerator, generated_loss, nearest
 from fglaudit.nn.weights import unflatten
@@ -118,6 +120,29 @@ def test_simulated_neighbours_are_the_true_ones_with_noise() -> None:
         assert torch.equal(owner[batch.payload.nodes], senders)
         wanted = sum(len(graph.client(k).remote_nodes) for k in range(3))
         assert len(senders) == wanted
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.0])
+def test_simulated_neighbours_are_read_through_the_protocols_noise(noise: float) -> None:
+    """Real-valued rows with noise were called proven, which they are not, so that the attack read broken."""
+    x = torch.randn(60, 12, generator=derive(0, "rows"))
+    edges = torch.randint(60, (2, 90), generator=derive(0, "edges"))
+    graph = {"x": x, "y": torch.arange(60) % 3, "edge_index": torch.cat([edges, edges.flip(0)], 1)}
+    protocol = replace(SMALL, generator="simulated", noise=noise)
+    report = audit(graph, protocol=protocol, clients=3, observers=["client:0", "server"], attacks=["raw-features"])
+    found: Any = report.findings.itertuples()
+    (row,) = found
+    assert row.observer == "client:0" and row.status == "ok"
+    assert (row.metric, row.identifiable_rate) == (("cosine", 0.0) if noise else ("exact_rate", 1.0))
+    assert row.value > 0.98
+
+
+def test_rows_of_simulated_neighbours_alone_reach_a_client() -> None:
+    graph, protocol = example_graph(), replace(SMALL, generator="simulated")
+    remote = [graph.client(k).remote_nodes for k in range(3)]
+    assert torch.equal(protocol.exposed(graph, Observer(parties=(0,))), remote[0])
+    assert len(protocol.exposed(graph, Observer(parties=(SERVER,)))) == 0
+    assert torch.equal(protocol.exposed(graph, Observer(wire=True)), torch.unique(torch.cat(remote)))
 
 
 def test_generated_rows_change_what_is_trained() -> None:
