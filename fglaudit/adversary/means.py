@@ -92,7 +92,7 @@ def others_means(view: View, most: int | None = None) -> Iterator[tuple[int, Mod
             known = (uploads if changes else uploads - held).sum(0)
             rest, spread = (count * change - known) / left, count / left
             client = min(others) if left == len(others) == 1 else EVERYBODY
-        elif len(others) == 1 and len(uploads) and _weighted(view):
+        elif len(others) == 1 and len(uploads) and _weighted(view, done):
             moved, counts = uploads if changes else uploads - held, _training_nodes(view, torch.cat(senders))
             factor = decay_alone(view)
             other = other or last_count(moved, counts, change[0], None if factor is None else factor * held[0])
@@ -105,10 +105,13 @@ def others_means(view: View, most: int | None = None) -> Iterator[tuple[int, Mod
             return
 
 
-def _weighted(view: View) -> bool:
-    """Whether every client uploads in every round, and is weighted by its training nodes."""
+def _weighted(view: View, done: int) -> bool:
+    """Whether every client uploads in every round, and is weighted by its training nodes in the one after ``done``."""
+    stated = view.public.structure.of(Models)
+    if stated.mean_rounds and done >= stated.mean_rounds:
+        return False
     absent = any(isinstance(fact, Absent) for fact in stated_facts(view, ModelUpdate))
-    return view.public.structure.of(Models).by_training_nodes and not absent
+    return stated.by_training_nodes and not absent
 
 
 def _training_nodes(view: View, clients: Tensor) -> Tensor:
