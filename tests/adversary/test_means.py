@@ -9,13 +9,16 @@ import pytest
 import torch
 from scored_runs import finding_of
 
+from fglaudit.adversary import means
 from fglaudit.adversary.means import EVERYBODY, ModelRound, averaged, one_is_left, others_means
 from fglaudit.adversary.training_counts import last_count
 from fglaudit.adversary.uploads import missing_uploads, model_noise_std, model_rounds, sending_clients
 from fglaudit.attacks.updates.update_inversion import UpdateInversion
+from fglaudit.attacks.updates.update_shares import UpdateShares
 from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
 from fglaudit.defenses.none import NoDefense
 from fglaudit.facts import Additive, Field
+from fglaudit.finding import Status
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Defense, FederatedProtocol
 from fglaudit.observers import ObserverSpec
@@ -169,6 +172,28 @@ def test_the_one_left_follows_of_changes_that_move_one_model(protocol: Federated
     for round, (sent, found, later) in enumerate(zip(truth, others_means(view), others_means(fewer), strict=True)):
         assert found[0] == 2 and torch.allclose(found[1].change[0], sent.change[2], rtol=0, atol=5e-6)
         assert later[0] == (2 if round < 1 else EVERYBODY)
+
+
+@pytest.fixture(scope="module")
+def uneven() -> Run:
+    """Clients have 1 to 4 training nodes in turn, and weigh as much."""
+    made = graph()
+    few = tuple(torch.arange(len(nodes)) <= client for client, nodes in enumerate(made.clients))
+    return record(replace(PROTOCOL, weighting="train-nodes", learning_rate=0.1), replace(made, train=few))
+
+
+def test_attacks_of_the_one_left_answer_messages_of_noise(uneven: Run) -> None:
+    """Of noise nothing is left, and the row was "failed"."""
+    found = finding_of(uneven, UpdateShares(), ObserverSpec(("client:0", "client:1", "client:2")))
+    assert found.status is Status.OK
+
+
+def test_a_number_that_a_later_round_shows_holds_for_the_first(uneven: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attacks read the first rounds alone; nothing was left of those before the one that showed it."""
+    answers = iter([None, None])
+    monkeypatch.setattr(means, "last_count", lambda *seen: next(answers, 4))
+    found = list(others_means(uneven.view(Observer(parties=(0, 1, 2)))))
+    assert [client for client, _ in found] == [3] * 4
 
 
 def test_noise_names_no_number() -> None:
