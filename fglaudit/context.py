@@ -106,6 +106,7 @@ class Uploads:
         changes: whether they send the change of their weights, or the weights.
         mean: whether the server returns the weighted mean of what it receives, the same to all, and keeps nothing else.
         by_training_nodes: whether a client's weight is how many training nodes it has.
+        mean_rounds: of what is no ``mean``: in how many rounds, from the first, what all clients are sent moves by one.
     """
 
     senders: int
@@ -114,6 +115,7 @@ class Uploads:
     changes: bool = False
     mean: bool = True
     by_training_nodes: bool = False
+    mean_rounds: int = 0
 
     @property
     def averaged(self) -> int:

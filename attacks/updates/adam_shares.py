@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from fglaudit.adversary.known_labels import known_shares, shares_of_others
 from fglaudit.adversary.modelled import (
     about,
     change_clip,
@@ -97,11 +98,10 @@ class AdamShares(Attack):
         return missing_uploads(view, ModelUpdate) or unknown_changes(view) or unknown_adam(view)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
-        moves, known = _moves(view), _known_shares(view)
+        moves = _moves(view)
         if moves is None:  # what the server returns is no mean of which one is left: messages of noise
-            others = [k for k in range(view.public.num_clients) if k not in view.observer.clients]
-            return Inference(type(self).quantity, torch.tensor(others), known.expand(len(others), -1))
-        return Inference(type(self).quantity, moves.clients, _shares(moves, known))
+            return Inference(type(self).quantity, *shares_of_others(view))
+        return Inference(type(self).quantity, moves.clients, _shares(moves, known_shares(view)))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant one round of steps that moves one class of every client up at all units, which have either sign."""
@@ -168,10 +168,3 @@ def _shares(moves: Moves, known: Tensor) -> Tensor:
     agreed = cosine.abs().mean()
     shares: Tensor = (_LOG_SHARE * up + (1 - agreed) * known.log()).softmax(1)
     return shares
-
-
-def _known_shares(view: View) -> Tensor:
-    """Return the shares [C] of the classes among known labels, one added to each."""
-    y = view.known_rows().y
-    counts = torch.bincount(y[y >= 0].flatten(), minlength=view.public.num_classes).double() + 1
-    return counts / counts.sum()

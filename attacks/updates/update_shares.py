@@ -24,6 +24,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.known_labels import shares_of_others
 from fglaudit.adversary.modelled import (
     about,
     change_clip,
@@ -105,6 +106,8 @@ class UpdateShares(Attack):
             used = _floored(view, models.received) if last.heads else torch.ones(len(clients), dtype=torch.bool)
             for place, client in enumerate(clients.tolist()):
                 found.setdefault(client, []).extend([(received[place], change[place])] if bool(used[place]) else [])
+        if not found:  # what the server returns is no mean of which one is left: messages of noise
+            return Inference(type(self).quantity, *shares_of_others(view))
         clients = torch.tensor(sorted(found))
         of_one = _floor_shares if last.heads else _shares
         shares = torch.stack([of_one(view, found[k]) for k in clients.tolist()])

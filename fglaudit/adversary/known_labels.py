@@ -14,3 +14,23 @@ def known_labels(view: View) -> tuple[Tensor, Tensor]:
     known = view.known_rows()
     nodes, y = torch.cat([known.nodes, view.labels.nodes]), torch.cat([known.y, view.labels.y])
     return nodes[y >= 0], y[y >= 0]
+
+
+def known_shares(view: View) -> Tensor:
+    """Return the shares [C] of the classes among labels of known rows, one added to each."""
+    y = view.known_rows().y
+    counts = torch.bincount(y[y >= 0].flatten(), minlength=view.public.num_classes).double() + 1
+    return counts / counts.sum()
+
+
+def shares_of_others(view: View) -> tuple[Tensor, Tensor]:
+    """Return the clients [K] that are not the observer's, and what it says of each without a message, as a guess does:
+    the shares [K, C] among known labels from everywhere, else among its own, else even ones. So read messages of noise,
+    where no mean is one of which one client is left."""
+    classes = view.public.num_classes
+    drawn = torch.cat([view.auxiliary.y.flatten(), view.labels.y])
+    known = drawn if bool((drawn >= 0).any()) else view.known_rows().y.flatten()
+    counts = torch.bincount(known[known >= 0], minlength=classes).double()
+    shares = counts / counts.sum() if counts.sum() > 0 else torch.full_like(counts, 1 / classes)
+    others = torch.tensor([k for k in range(view.public.num_clients) if k not in view.observer.clients])
+    return others, shares.expand(len(others), -1)

@@ -65,14 +65,46 @@ def others_means(view: View, most: int | None = None) -> Iterator[tuple[int, Mod
     Where it is not known how the server weights uploads, or all were the observer's, the mean is that of all. Of sealed
     models that are changes the server returns the mean change.
     """
+    count, others = averaged(view), set(range(view.public.num_clients)) - set(view.observer.clients)
+    for done, seen in enumerate(_averages(view)):
+        change, left, client, spread = seen.change, count - len(seen.own), EVERYBODY, 1.0
+        if left > 0:
+            change, spread = (count * change - seen.own.sum(0)) / left, count / left
+            client = min(others) if left == len(others) == 1 else EVERYBODY
+        elif len(others) == 1 and len(seen.own) and _weighted(view, done) and (other := _last_count(view)):
+            counts = _training_nodes(view, seen.senders)
+            spread, left, client = float(counts.sum() + other) / other, 1, min(others)
+            change = spread * change - (counts @ seen.own) / other
+        yield client, ModelRound(seen.held.float(), change.float(), max(left, 0), spread)
+        if done + 1 == most:
+            return
+
+
+@dataclass(frozen=True)
+class _Average:
+    """One round as the observer's clients have it.
+
+    Attributes:
+        held: the model that they were sent before it [1, D].
+        change: by how much the one that they are sent after it differs [1, D].
+        own: by how much they themselves changed it [c, D].
+        senders: which of them uploaded [c].
+    """
+
+    held: Tensor
+    change: Tensor
+    own: Tensor
+    senders: Tensor
+
+
+def _averages(view: View) -> Iterator[_Average]:
+    """Yield what the server makes of uploads, round by round, in double precision."""
     changes = view.public.structure.of(Models).upload == "changes"
     sealed = changes and ModelUpdate.__name__ in view.public.sealed
-    mine, count, done = torch.tensor(view.observer.clients, dtype=torch.long), averaged(view), 0
-    others = set(range(view.public.num_clients)) - set(view.observer.clients)
+    mine = torch.tensor(view.observer.clients, dtype=torch.long)
     held: Tensor | None = None
     own: list[Tensor] = []
     senders: list[Tensor] = []
-    other: int | None = None
     for batch in view.messages.of(ModelUpdate):
         assert isinstance(batch.payload, ModelUpdate)
         sent = (batch.senders == SERVER).nonzero().squeeze(1)
@@ -82,33 +114,39 @@ def others_means(view: View, most: int | None = None) -> Iterator[tuple[int, Mod
             senders.append(batch.senders[of_own])
             continue
         received = batch.payload.vector[sent[:1]].double()
-        if held is None:
-            held, own, senders = received, [], []
+        if held is not None:
+            change = received if sealed else received - held
+            uploads = torch.cat([received[:0], *own])
+            who = torch.cat([batch.senders[:0], *senders])
+            yield _Average(held, change, uploads if changes else uploads - held, who)
+            held = held + change
+        else:
+            held = received
+        own, senders = [], []
+
+
+@once_per_view
+def _last_count(view: View) -> int:
+    """Return how many training nodes the only other client has, by the first round whose weights agree on it; it is the
+    same in all. 0 where none does."""
+    factor = decay_alone(view)
+    for done, seen in enumerate(_averages(view)):
+        if not len(seen.own) or not _weighted(view, done):
             continue
-        change = received if sealed else received - held
-        uploads = torch.cat([received[:0], *own])
-        left, client, spread = count - len(uploads), EVERYBODY, 1.0
-        if left > 0:
-            known = (uploads if changes else uploads - held).sum(0)
-            rest, spread = (count * change - known) / left, count / left
-            client = min(others) if left == len(others) == 1 else EVERYBODY
-        elif len(others) == 1 and len(uploads) and _weighted(view):
-            moved, counts = uploads if changes else uploads - held, _training_nodes(view, torch.cat(senders))
-            factor = decay_alone(view)
-            other = other or last_count(moved, counts, change[0], None if factor is None else factor * held[0])
-            if other is not None:
-                spread, left, client = float(counts.sum() + other) / other, 1, min(others)
-                rest = spread * change - (counts @ moved) / other
-        yield client, ModelRound(held.float(), (rest if left > 0 else change).float(), max(left, 0), spread)
-        held, own, senders, done = held + change, [], [], done + 1
-        if done == most:
-            return
+        unmoved = None if factor is None else factor * seen.held[0]
+        found = last_count(seen.own, _training_nodes(view, seen.senders), seen.change[0], unmoved)
+        if found is not None:
+            return found
+    return 0
 
 
-def _weighted(view: View) -> bool:
-    """Whether every client uploads in every round, and is weighted by its training nodes."""
+def _weighted(view: View, done: int) -> bool:
+    """Whether every client uploads in every round, and is weighted by its training nodes in the one after ``done``."""
+    stated = view.public.structure.of(Models)
+    if stated.mean_rounds and done >= stated.mean_rounds:
+        return False
     absent = any(isinstance(fact, Absent) for fact in stated_facts(view, ModelUpdate))
-    return view.public.structure.of(Models).by_training_nodes and not absent
+    return stated.by_training_nodes and not absent
 
 
 def _training_nodes(view: View, clients: Tensor) -> Tensor:

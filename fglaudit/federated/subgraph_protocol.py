@@ -66,7 +66,7 @@ class SubgraphProtocol(FederatedProtocol):
         if ModelUpdate not in type(self).emits:
             return super().uploads(graph)
         # The server adds changes to its own model, which differs from the model it sends if a defense changes that.
-        return replace(largest_share(graph, 1.0, "train-nodes"), changes=True, mean=False)
+        return replace(largest_share(graph, 1.0, "train-nodes"), changes=True, mean=False, mean_rounds=self.rounds)
 
     def structure(self, graph: FederatedGraph) -> Structure:
         local = self.settings()

@@ -67,10 +67,11 @@ class FederatedProtocol(ABC):
         """Return ``structure``, with what ``uploads`` says of the mean of models: all that attacks may know."""
         uploads = self.uploads(graph)
         if not isinstance(uploads, Uploads):
-            return self.structure(graph).replace(Models, averaged=0, by_training_nodes=False)
-        whole = uploads.mean and uploads.by_training_nodes and uploads.senders == uploads.among
+            return self.structure(graph).replace(Models, averaged=0, by_training_nodes=False, mean_rounds=0)
+        first = 0 if uploads.mean else uploads.mean_rounds
+        whole = (uploads.mean or first > 0) and uploads.by_training_nodes and uploads.senders == uploads.among
         return self.structure(graph).replace(
-            Models, averaged=uploads.averaged, by_training_nodes=whole and not uploads.averaged
+            Models, averaged=uploads.averaged, by_training_nodes=whole and not uploads.averaged, mean_rounds=first
         )
 
     def uploads(self, graph: FederatedGraph) -> Uploads | str:

@@ -20,6 +20,7 @@ class Models(Statement):
             something else of them. ``FederatedProtocol.stated`` reads it off ``uploads``.
         by_training_nodes: whether it is the mean of the uploads of all clients with training nodes, weighted by how
             many they have; ``FederatedProtocol.stated`` reads that off ``uploads`` too.
+        mean_rounds: in how many rounds, from the first, it does that; 0: in all. Read off ``uploads`` too.
     """
 
     payloads: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
@@ -29,6 +30,7 @@ class Models(Statement):
     features_from: int = 0
     averaged: int = 0
     by_training_nodes: bool = False
+    mean_rounds: int = 0
 
     def __post_init__(self) -> None:
         one_of("upload", self.upload, ("weights", "changes"))

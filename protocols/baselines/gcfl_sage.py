@@ -29,7 +29,7 @@ from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.graph_transformer import initial_model
 from fglaudit.payloads import ModelUpdate, Payload
 from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
-from fglaudit.protocols.baselines.update_clusters import Clusters, Parting
+from fglaudit.protocols.baselines.update_clusters import WARM_UP, Clusters, Parting
 from fglaudit.rng import split
 from fglaudit.structure import Models, Structure
 
@@ -62,9 +62,10 @@ class GCFLSage(FedAvgSage):
         return super().structure(graph).replace(Models, upload="changes")
 
     def uploads(self, graph: FederatedGraph) -> Uploads:
-        """Changes of weights; the server adds them to a model per cluster, of one client at worst."""
+        """Changes of weights; the server adds them to a model per cluster, of one client at worst, and to one of all
+        before anything is parted."""
         senders = len(trainers(graph))
-        return Uploads(senders, senders, 1.0, changes=True, mean=False)
+        return Uploads(senders, senders, 1.0, changes=True, mean=False, by_training_nodes=True, mean_rounds=WARM_UP)
 
     def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
         return {}

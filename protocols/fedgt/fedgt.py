@@ -113,7 +113,9 @@ class FedGT(HybridProtocol):
     def uploads(self, graph: FederatedGraph) -> Uploads:
         """Changes of weights; every client gets an average of its own, of models that the server keeps."""
         clients = graph.num_clients
-        return Uploads(clients, clients, 1.0, changes=True, mean=False)
+        uploads = Uploads(clients, clients, 1.0, changes=True, mean=False)
+        one = self.similarity == "fedavg"  # average for all, who start from one model
+        return replace(uploads, by_training_nodes=True, mean_rounds=self.rounds) if one else uploads
 
     def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
         """With ``similarity: fedavg`` the changes of the models, of which the server takes a weighted mean for all."""

@@ -9,21 +9,28 @@ import pytest
 import torch
 from scored_runs import finding_of
 
+from fglaudit.adversary import means
 from fglaudit.adversary.means import EVERYBODY, ModelRound, averaged, one_is_left, others_means
 from fglaudit.adversary.training_counts import last_count
 from fglaudit.adversary.uploads import missing_uploads, model_noise_std, model_rounds, sending_clients
 from fglaudit.attacks.updates.update_inversion import UpdateInversion
+from fglaudit.attacks.updates.update_shares import UpdateShares
 from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
 from fglaudit.defenses.none import NoDefense
 from fglaudit.facts import Additive, Field
+from fglaudit.finding import Status
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Defense
+from fglaudit.interfaces import Defense, FederatedProtocol
 from fglaudit.observers import ObserverSpec
 from fglaudit.payloads import SERVER, ModelUpdate
+from fglaudit.protocols.baselines.fedavg_graphgps import FedAvgGraphGPS
 from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
+from fglaudit.protocols.baselines.gcfl_sage import GCFLSage
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.rng import derive
+from fglaudit.structure import Models
 from fglaudit.testing import Run, example_graph, record
 from fglaudit.view import Observer
 
@@ -142,6 +149,51 @@ def test_weights_of_absent_words_say_how_many_nodes_the_other_trains_on(optimize
         for (client, models), sent in zip(others_means(view), truth, strict=True):
             assert client == other and models.spread == 10 / (other + 1)
             assert torch.allclose(models.change[0], sent.change[other], rtol=0, atol=5e-6)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "rounds"),
+    [
+        (GCFLSage(hidden=8, rounds=3), 20),
+        (FedAvgGraphGPS(rounds=2), 2),
+        (FedGT(hidden=8, encoding=4, rounds=2, similarity="fedavg"), 2),
+    ],
+)
+def test_the_one_left_follows_of_changes_that_move_one_model(protocol: FederatedProtocol, rounds: int) -> None:
+    """GCFL+ parts nothing in its first rounds. All clients but one were refused every upload of these protocols."""
+    made = graph()
+    few = tuple(torch.arange(len(nodes)) <= client for client, nodes in enumerate(made.clients))
+    run = record(protocol, replace(made, train=few))
+    view = run.view(Observer(parties=(0, 1, 3)))
+    public = view.public
+    assert public.structure.of(Models).mean_rounds == rounds
+    fewer = replace(view, public=replace(public, structure=public.structure.replace(Models, mean_rounds=1)))
+    truth = model_rounds(run.view(Observer(parties=(SERVER,))))
+    for round, (sent, found, later) in enumerate(zip(truth, others_means(view), others_means(fewer), strict=True)):
+        assert found[0] == 2 and torch.allclose(found[1].change[0], sent.change[2], rtol=0, atol=5e-6)
+        assert later[0] == (2 if round < 1 else EVERYBODY)
+
+
+@pytest.fixture(scope="module")
+def uneven() -> Run:
+    """Clients have 1 to 4 training nodes in turn, and weigh as much."""
+    made = graph()
+    few = tuple(torch.arange(len(nodes)) <= client for client, nodes in enumerate(made.clients))
+    return record(replace(PROTOCOL, weighting="train-nodes", learning_rate=0.1), replace(made, train=few))
+
+
+def test_attacks_of_the_one_left_answer_messages_of_noise(uneven: Run) -> None:
+    """Of noise nothing is left, and the row was "failed"."""
+    found = finding_of(uneven, UpdateShares(), ObserverSpec(("client:0", "client:1", "client:2")))
+    assert found.status is Status.OK
+
+
+def test_a_number_that_a_later_round_shows_holds_for_the_first(uneven: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attacks read the first rounds alone; nothing was left of those before the one that showed it."""
+    answers = iter([None, None])
+    monkeypatch.setattr(means, "last_count", lambda *seen: next(answers, 4))
+    found = list(others_means(uneven.view(Observer(parties=(0, 1, 2)))))
+    assert [client for client, _ in found] == [3] * 4
 
 
 def test_noise_names_no_number() -> None:
