@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from typing import Any
 
 import torch
@@ -33,6 +34,15 @@ def copy_of(value: Any) -> Any:
 def graph_tensors(graph: FederatedGraph) -> dict[Any, Any]:
     listed = [graph.x, graph.y, graph.edge_index, *graph.clients, *graph.train, *graph.val, *graph.test]
     return dict(enumerate(t.clone() for t in listed))
+
+
+def graph_digest(graph: FederatedGraph) -> str:
+    """Return a digest of all that the graph holds."""
+    digest = hashlib.sha256()
+    for value in graph_tensors(graph).values():
+        digest.update(f"{value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def assert_unchanged(before: dict[Any, Any], after: dict[Any, Any], rule: str) -> None:

@@ -13,7 +13,7 @@ from fglaudit.conformance.comparing import assert_unchanged, check_plugin, graph
 from fglaudit.conformance.exposed_rows import unexposed
 from fglaudit.conformance.one_row import misstated
 from fglaudit.conformance.overlisted_rows import overlisted
-from fglaudit.conformance.past_channel import Messages, carried_past
+from fglaudit.conformance.past_channel import Messages, carried_past, told_without_message
 from fglaudit.conformance.runs import CPU, Run, example_graph, record
 from fglaudit.conformance.unlisted_rows import unlisted
 from fglaudit.conformance.uploaded_models import misread_uploads
@@ -76,6 +76,29 @@ def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = N
         )
     thinned = overlisted(protocol, graph, first)
     assert not thinned, f"`exposed` lists no nodes whose rows do not reach an observer, which thin out leaks; {thinned}"
+
+
+def check_on_large(protocol: FederatedProtocol, graph: FederatedGraph, seed: int) -> None:
+    """Check of a protocol on a graph of any size what misleads a report: that parties use nothing of others but what
+    was sent to them, that ``exposed`` names whose rows reach whom, and that messages move as stated.
+
+    Args:
+        seed: of the training, which is repeated a dozen times.
+
+    Raises:
+        AssertionError: naming the rule that does not hold.
+    """
+    first = Messages()
+    run = record(protocol, graph, tamper=first.keep, seed=seed)
+    past = told_without_message(protocol, graph, run, first, seed)
+    assert not past, f"whatever crosses between parties goes through the channel, to who uses it: {past}"
+    if seed:
+        first = Messages()
+        record(protocol, graph, tamper=first.keep)
+    reached = unexposed(protocol, graph, first) or unlisted(protocol, graph, first)
+    assert not reached, f"`exposed` lists all nodes whose rows reach an observer; {reached}"
+    wrong = misstated(protocol, graph, first)
+    assert not wrong, wrong
 
 
 class _ApartSession(DefenseSession):

@@ -30,6 +30,7 @@ from fglaudit.testing.plugin_words import (
     guarantee_lines,
     of_attack,
     stronger,
+    unchecked,
 )
 from fglaudit.testing.small_audits import audited, federated, protocols_for
 from fglaudit.view import Observer
@@ -193,6 +194,8 @@ def _protocol(plugin: FederatedProtocol, asked: Sequence[str], quick: bool) -> I
     except Exception as error:
         yield _fault(error, "audit")
         return
+    if error is None:
+        yield from (Line(f"conformance: {why}", ExitCode.FAILED, why) for why in unchecked(found.records))
     for answer in answered(found):
         if answer.leak is not None or answer.quantity == FEATURES:
             yield Line(answer_line(answer))

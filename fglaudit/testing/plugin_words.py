@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fglaudit.auditing import Report
+from fglaudit.conformance.of_runs import NAME
 from fglaudit.execution.exit_code import ExitCode
 from fglaudit.finding import CellRecord, Finding, Status
+from fglaudit.guarantees import Outcome
 from fglaudit.guarantees import Word as Guarantee
 from fglaudit.reports.answers import Answer, Word, answers
 from fglaudit.reports.leaks import FEATURES
@@ -122,6 +124,12 @@ def guarantee_lines(records: Sequence[CellRecord]) -> Iterator[Line]:
         yield Line(f"guarantee: claimed: epsilon {stated:.3g} per {first.privacy_unit or 'no unit'}; not contradicted")
     else:
         yield Line("guarantee: none is promised")
+
+
+def unchecked(records: Sequence[CellRecord]) -> tuple[str, ...]:
+    """Return why nothing that ``records`` say of their protocol can be believed, each reason once."""
+    audits = [audit for record in records if record.verdict is not None for audit in record.verdict.audits]
+    return tuple(dict.fromkeys(a.detail for a in audits if a.name == NAME and a.outcome is not Outcome.PASSED))
 
 
 def failures(records: Sequence[CellRecord]) -> Iterator[Line]:

@@ -82,7 +82,15 @@ class Averaged(FederatedProtocol):
             accuracies.append(torch.stack([hit.mean() for hit in hits]))
             overall.append(torch.cat(hits).mean())
             channel.round_done(round, self.num_rounds)
-        return Trained(torch.stack(accuracies), torch.stack(overall), {"weight": model}, layout)
+        weights = {"weight": model}
+        if self.fault == "rows beside weights":
+            weights["rows"] = graph.x.float()
+        if self.fault == "last model of all rows":
+            everything = torch.cat([client.x[client.train].float() for client in clients])
+            weights["weight"] = model + everything.mean()
+        if self.fault == "accuracy of others' rows":
+            accuracies[-1] = torch.full_like(accuracies[-1], graph.x.float().mean().item())
+        return Trained(torch.stack(accuracies), torch.stack(overall), weights, layout)
 
     def step(self, x: Tensor, client: ClientGraph, weight: Tensor) -> Tensor:
         """Return the weights [F C] after a step on the training rows."""
@@ -105,6 +113,9 @@ def test_what_is_sent_to_who_uses_it_is_no_fault() -> None:
         ("no way back", "what client 0 sends to the server changes vector of ModelUpdate that client 1 sends"),
         ("ring", "who never received it"),
         ("to oneself", "client 2 sends to client 2"),
+        ("rows beside weights", "rows of client 0 change weight 'rows' that training ends with"),
+        ("last model of all rows", "rows of client 0 change weight 'weight' that training ends with"),
+        ("accuracy of others' rows", "rows of client 0 change accuracies of other clients"),
     ],
 )
 def test_what_gets_there_without_a_message_is_named(fault: str, words: str) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
+import torch
 from untrue_protocols import Pooled, Told
 
 import fglaudit
 from fglaudit.cli import main
+from fglaudit.conformance import of_runs
 from fglaudit.conformance.of_runs import checked, protocol_audit
 from fglaudit.execution.exit_code import ExitCode
+from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import Outcome, Word
-from fglaudit.interfaces import FederatedProtocol
+from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.recording import Recording
 from fglaudit.scaffold import scaffold
@@ -47,6 +51,31 @@ def test_where_a_rule_is_broken_nothing_is_verified() -> None:
     assert found.fields[-1].state == "unexamined" and "breaks a rule" in found.fields[-1].reason
 
 
+@dataclass(frozen=True)
+class LargePooled(Pooled):
+    """Pools rows where there are more than those of the small graph."""
+
+    name: ClassVar[str] = "large-pooled"
+
+    def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
+        kept = replace(self, pooled=graph.num_nodes > 60)
+        return Pooled.train(kept, graph, channel, rng=rng, device=device)
+
+
+def test_what_is_done_on_the_graph_of_the_run_alone_is_seen_there() -> None:
+    large = example_graph(nodes=90)
+    assert protocol_audit(LargePooled(), GRAPH).outcome is Outcome.PASSED
+    audit = protocol_audit(LargePooled(), large)
+    assert audit.outcome is Outcome.UNTESTED and "breaks a rule on this graph" in audit.detail
+    assert protocol_audit(LargePooled(pooled=False), GRAPH).outcome is Outcome.PASSED
+
+
+def test_messages_too_large_to_be_held_are_said_not_to_have_been_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_runs, "MOST_BYTES", 10)
+    found = checked(recorded(Told(rounds=2, hops=1)), Told(rounds=2, hops=1), GRAPH)
+    assert "was not asked on this graph" in found.notes[-1]
+
+
 class Raising(Told):
     """Raises where it is asked whom its messages reach."""
 
@@ -71,7 +100,7 @@ def test_a_gate_lets_data_that_stay_where_they_are_pass_and_no_others(
         main(["gate", str(tmp_path / "run"), str(policy)])
     said = "".join(capsys.readouterr())
     assert ended.value.code == code, said
-    assert ("accuracies of other clients" in said) == pooled
+    assert ("and no message is sent at all" in said) == pooled
     assert ("UNCHECKED: protocol pooled breaks a rule" in (tmp_path / "run/report.md").read_text("utf-8")) == pooled
 
 
