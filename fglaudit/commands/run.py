@@ -11,11 +11,13 @@ from typing import Annotated
 
 import typer
 
-from fglaudit.commands.options import DeviceOption, RootOption
+from fglaudit.commands.options import DeviceOption, RootOption, refuse_less_than_one
 from fglaudit.commands.output import console, end, results
 from fglaudit.errors import FglauditError, printable
 from fglaudit.execution.exit_code import ExitCode, troubles
 from fglaudit.interruption import EXIT, interrupt
+
+MACHINES = "Processes and machines"
 
 
 def run(
@@ -25,12 +27,21 @@ def run(
     root: RootOption = None,
     seeds: Annotated[str | None, typer.Option(help="Replace the suite's seeds: 0,1,2 or 0-9.")] = None,
     jobs: Annotated[
-        int | None, typer.Option(help="Cells computed at the same time; by default one per core, one on a GPU.")
+        int | None,
+        typer.Option(
+            rich_help_panel=MACHINES, help="Cells computed at the same time; by default one per core, one on a GPU."
+        ),
     ] = None,
-    engine: Annotated[str, typer.Option(help="local (processes here) or ray.")] = "local",
-    address: Annotated[str, typer.Option(help="Ray cluster to use; by default Ray is started here.")] = "",
-    gpus: Annotated[float, typer.Option(help="GPUs that Ray gives each cell; 0.5: two cells share one.")] = 0.0,
-    memory: Annotated[float, typer.Option(help="GiB that Ray sets aside for each cell.")] = 0.0,
+    engine: Annotated[str, typer.Option(rich_help_panel=MACHINES, help="local (processes here) or ray.")] = "local",
+    address: Annotated[
+        str, typer.Option(rich_help_panel=MACHINES, help="Ray cluster to use; by default Ray is started here.")
+    ] = "",
+    gpus: Annotated[
+        float, typer.Option(rich_help_panel=MACHINES, help="GPUs that Ray gives each cell; 0.5: two cells share one.")
+    ] = 0.0,
+    memory: Annotated[
+        float, typer.Option(rich_help_panel=MACHINES, help="GiB that Ray sets aside for each cell.")
+    ] = 0.0,
     device: DeviceOption = "auto",
     dry_run: Annotated[
         bool,
@@ -55,18 +66,24 @@ def run(
     confirm: Annotated[
         int | None,
         typer.Option(
-            min=1,
-            help="Then run the settings that come out best again, on so many fresh seeds, or as many as it takes.",
+            help="Then run the settings that come out best again, on so many fresh seeds, or as many as it takes."
         ),
     ] = None,
     cell_timeout: Annotated[
-        float | None, typer.Option(help="Seconds after which a cell is ended and counts as failed; by default never.")
+        float | None,
+        typer.Option(
+            rich_help_panel=MACHINES, help="Seconds after which a cell is ended and counts as failed; by default never."
+        ),
     ] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing but what went wrong.")] = False,
     verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print every finding of a finished cell.")] = False,
     log: Annotated[Path | None, typer.Option(help="Append what happens to this file, with the time.")] = None,
     shard: Annotated[
-        str, typer.Option(help="i/N: compute every N-th cell; other processes compute the others in the same --out.")
+        str,
+        typer.Option(
+            rich_help_panel=MACHINES,
+            help="i/N: compute every N-th cell; other processes compute the others in the same --out.",
+        ),
     ] = "",
 ) -> None:
     """Train, attack and report. The same command continues a run that was stopped; failed cells are tried again."""
@@ -84,6 +101,7 @@ def run(
         copy = how_to_copy(suite)
         return FglauditError(f"{error}; {copy}") if copy else error
 
+    refuse_less_than_one("--confirm", confirm, "leave it out to confirm nothing")
     screen = console()
     screen.quiet = quiet
 
