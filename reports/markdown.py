@@ -38,13 +38,13 @@ def render_markdown(run: Run, settings: Sequence[Setting], parts: Sequence[Secti
         *(f"- {escape(t)}" for t in verdict.assurances),
     ]
     lines += ["", escape(" ".join(verdict.terms)), ""] if verdict.terms else [""]
-    lines += ["**How sure are we?**", "", *(f"- {escape(line)}" for line in verdict.certainty), ""]
     lines += [
-        "**How accurate?**",
+        "**What stops it, at what cost?**",
         "",
         *(f"- {escape(line)}" for line in verdict.accuracy or ("Nothing was trained.",)),
         "",
     ]
+    lines += ["**How sure is that?**", "", *(f"- {escape(line)}" for line in verdict.certainty), ""]
     lines += ["**What next?**", "", *(f"- {escape(line)}" for line in next_steps(run, settings, labels)), ""]
     if verdict.warnings:
         lines += [*(f"> Note: {escape(line)}" for line in verdict.warnings), ""]
