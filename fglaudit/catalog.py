@@ -191,7 +191,8 @@ def explain(name: str) -> str:
         return _explain_file(name)
     found = {kind: section.explain(name) for kind, section in CATALOG.items() if name in section.entries()}
     if not found:
-        raise unknown("name", name, dict.fromkeys(n for section in CATALOG.values() for n in section.entries()))
+        names = dict.fromkeys(n for section in CATALOG.values() for n in section.entries())
+        raise unknown("name", name, names, f"fglaudit list KIND prints what there is: {', '.join(CATALOG)}")
     if "suites" in found:
         found = {kind: text if kind == "suites" else _commented(text) for kind, text in found.items()}
     return "\n\n".join(found.values())

@@ -7,6 +7,7 @@ They import heavy modules themselves, so that ``--help``, ``--version`` and ``li
 from __future__ import annotations
 
 import io
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
@@ -48,8 +49,9 @@ app = typer.Typer(
     name="fglaudit",
     help=(
         "Audit the privacy of federated graph learning: train, record every message, attack exactly those messages,"
-        " report."
+        " report.\n\nStart with: fglaudit run quickstart"
     ),
+    epilog="Exit codes: 0 done, 1 cells failed, 2 input to be fixed, 3 a guarantee refuted, 4 a gate broken.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_show_locals=False,
@@ -60,16 +62,32 @@ for panel, commands in PANELS.items():
 app.add_typer(data_app, name="data", rich_help_panel="Look up")
 
 
+USAGE: type[Exception] = typer.BadParameter.__mro__[1]
+"""What the parser raises for a command line that it cannot read. Versions of typer keep it in different modules."""
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point; every error a user can fix is one message on stderr and exit code 2."""
     end_at_once()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a path that the terminal's encoding lacks must not end a command
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        app(args=arguments, prog_name="fglaudit")
+        raise SystemExit(app(args=arguments, prog_name="fglaudit", standalone_mode=False) or int(ExitCode.DONE))
     except FglauditError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(int(ExitCode.INPUT)) from error
+    except USAGE as error:
+        if said := misuse(error, sys.argv[1:] if arguments is None else arguments):
+            print(f"error: {FglauditError(said)}", file=sys.stderr)
+        raise SystemExit(int(ExitCode.INPUT)) from error
+
+
+def misuse(error: Any, arguments: Sequence[str]) -> str:
+    """Return the parser's complaint with what was given and where to look; nothing where it has printed the help
+    already, as for ``fglaudit`` alone."""
+    text = error.format_message().rstrip(".")
+    command = error.ctx.command_path if error.ctx else "fglaudit"
+    return text and f"{text[0].lower()}{text[1:]}; got {shlex.join(arguments)}; {command} --help says what there is"
 
 
 def _version(wanted: bool) -> None:

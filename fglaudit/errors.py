@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 ECHO = 120
@@ -71,16 +71,34 @@ def meant(keys: Iterable[Any], *known: str) -> str:
     return next((f"; did you mean {name!r}?" for name in known if near_key(keys, name)), "")
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> FglauditError:
+SLIP = 0.75
+"""Similarity from which a name counts as another one with a slip of the pen: "cheese" is no "citeseer" (0.57)."""
+PART = 4
+"""Letters from which a name that is part of another one, or holds it, is taken for it: laplace, clipped-laplace."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str], elsewhere: str = "") -> FglauditError:
     """Return the error for an unknown ``name``: it names the nearest known one and lists all of them.
 
     Papers write FedGCN where a suite has fedgcn, and Python my_name where it has my-name: neither counts as a slip.
+
+    Args:
+        elsewhere: what lists the known names, where they are too many for a message.
     """
     names = sorted(known)
-    plain = {_plain(each): each for each in reversed(names)}
-    near = difflib.get_close_matches(_plain(name[:ECHO]), plain, n=1, cutoff=0.5)
-    hint = f"; did you mean {plain[near[0]]!r}?" if near else ""
-    return FglauditError(f"unknown {kind} {shown(name)}{hint} (known: {', '.join(names) or 'none'})")
+    near = _nearest(name, names)
+    hint = f"; did you mean {near!r}?" if near else ""
+    there = elsewhere or f"known: {', '.join(names) or 'none'}"
+    return FglauditError(f"unknown {kind} {shown(name)}{hint} ({there})")
+
+
+def _nearest(name: str, names: Sequence[str]) -> str:
+    """Return the one of ``names`` that ``name`` is with a slip of the pen or in part, or nothing."""
+    wanted, plain = _plain(name[:ECHO]), {_plain(each): each for each in reversed(names)}
+    if near := difflib.get_close_matches(wanted, plain, n=1, cutoff=SLIP):
+        return plain[near[0]]
+    parts = (each for each in plain if min(len(each), len(wanted)) >= PART and (wanted in each or each in wanted))
+    return plain.get(min(parts, key=len, default=""), "")
 
 
 def _plain(name: str) -> str:

@@ -21,7 +21,9 @@ class ObserverSpec:
     sensitive: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if list(self.sensitive) != sorted(set(self.sensitive)) or min(self.sensitive, default=0) < 0:
+        if (least := min(self.sensitive, default=0)) < 0:
+            raise FglauditError(f"sensitive numbers columns of the features from 0; got {least}; correct it")
+        if list(self.sensitive) != sorted(set(self.sensitive)):
             raise FglauditError(
                 f"sensitive names columns of the features, ascending and each once; got {list(self.sensitive)}; sort"
                 " them"

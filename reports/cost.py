@@ -11,7 +11,7 @@ from fglaudit.reports.choice import Confirmations
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import FEATURES, mean, sd
 from fglaudit.reports.numbers import percent, percent_spread
-from fglaudit.reports.options import UPPER_BOUND, is_option, undefended
+from fglaudit.reports.options import is_option, undefended
 from fglaudit.reports.summary import Setting, setting_key
 
 MOST = 6
@@ -75,7 +75,9 @@ def _at(here: Sequence[Setting], labels: Labels, again: Confirmations) -> list[s
     bounds = [s for s in here if not is_option(s)]
     if bounds:
         top = max(bounds, key=_accuracy)
-        lines.append(f"{UPPER_BOUND}: {labels.protocol(top)} {_shown(top)}.")
+        lines.append(
+            f"With all data in one place, an upper bound, not an option: {labels.protocol(top)} {_shown(top)}."
+        )
     return [*lines, *_beside(options, labels)]
 
 
@@ -85,15 +87,15 @@ def _beside(options: Sequence[Setting], labels: Labels) -> list[str]:
     free = sorted(filter(costs_nothing, options), key=_accuracy, reverse=True)
     named = [f"{labels.protocol(s)} {_shown(s)}" for s in free]
     named += [] if level is None else [f"always naming the largest class {percent(level)}"]
-    lines = [f"Controls, which send no feature but in models: {few(named, MOST)}."] if named else []
+    lines = [f"Without sending a feature but in models: {few(named, MOST)}."] if named else []
     found = gains(options, labels)
     told = [(labels.setting(s), found[key]) for s in options if (key := setting_key(s.records[0])) in found]
     more = [f"{name} {gain.words}" for name, gain in told if gain.anything]
     less = [f"{name} ({100 * gain.gain:+.1f})" for name, gain in told if not gain.anything]
     if told:
         points = few(more, MOST, "; ") if more else "none by any setting"
-        lines.append(f"Points bought above the best control: {points}.")
-    return [*lines, *([f"Bought nothing (points above the best control): {few(less, MOST, '; ')}."] if less else [])]
+        lines.append(f"Points bought above the best of these: {points}.")
+    return [*lines, *([f"Bought nothing (points above the best of these): {few(less, MOST, '; ')}."] if less else [])]
 
 
 def _accuracy(setting: Setting) -> float:

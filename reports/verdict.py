@@ -34,6 +34,10 @@ from fglaudit.reports.wording import (
 from fglaudit.scoring.clusters import TOO_FEW
 
 NOTHING = "Nothing was measured for this observer."
+METHOD = (
+    "Intervals take every client of every seed as one cluster: of rates by a beta-binomial law with correlation 0.5,"
+    " of scores by a cluster jackknife."
+)
 GUESSED = "Nothing to learn for this observer: a guess without any message is right already."
 
 
@@ -314,13 +318,15 @@ def _certainty(settings: Sequence[Setting]) -> list[str]:
     shown = sum(leak.estimate.shown for leak in leaks if leak.measured)
     if shown:
         lines.append(
-            f"{plural(shown, 'interval')}: 95 %, over clients and seeds as clusters (rates: beta-binomial with"
-            " correlation 0.5; scores: cluster jackknife). Leaks are called after correction for the number of attacks."
+            f"{plural(shown, 'interval')} of 95 %, over clients and seeds. \u201cLeaks\u201d is said after a correction"
+            " for the number of attacks."
         )
     if kinds["range"]:
         lines.append(f"{plural(kinds['range'], 'interval')}: only the range, {TOO_FEW} (fewer than 5 clients x seeds).")
     if blind := sum(leak.uninformative for leak in leaks):
         lines.append(f"{plural(blind, 'comparison')} uninformative: a guess alone already scores 0.99 or more.")
+    if shown:
+        lines.append(METHOD)
     if seeds == 1:
         lines.append("One seed: how much accuracy and leakage vary between runs is unknown.")
     return lines

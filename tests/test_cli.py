@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,6 +111,15 @@ def test_every_listed_thing_can_be_shown(capsys: pytest.CaptureFixture[str]) -> 
         (["run", "empty.yaml"], ["empty.yaml is empty; write e.g. name: my-suite"]),
         (["check", "mine.py"], ["write mine.py:Mine"]),
         (["report", "small.yaml"], ["small.yaml is a file; name the --out folder of a run"]),
+        (["run", "quickstart", "--confirm", "0"], ["--confirm must be 1 or more; got 0; leave it out"]),
+        (["reproduce", "fedgcn-table2", "--seeds", "0"], ["--seeds must be 1 or more; got 0; leave it out"]),
+        (["run", "quickstart", "--jobs", "a"], ["--jobs a; fglaudit run --help says what there is"]),
+        (["run", "quickstart", "--jobz", "2"], ["--jobz", "fglaudit run --help says what there is"]),
+        (["run"], ["'suite'", "fglaudit run --help"]),
+        (["rum"], ["no such command 'rum'", "fglaudit --help says what there is"]),
+        (["list", "cheese"], ["'cheese' (known: attacks, datasets, defenses, partitions"]),
+        (["show", "cheese"], ["'cheese' (fglaudit list KIND prints what there is: protocols, attacks"]),
+        (["show", "laplace"], ["did you mean 'clipped-laplace'"]),
     ],
 )
 def test_what_a_user_can_fix_is_one_line_and_exit_code_2(
@@ -267,3 +278,28 @@ def test_a_path_that_the_terminal_cannot_write_ends_no_command() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONIOENCODING": "ascii"}
     )
     assert done.returncode == 0 and done.stdout == "\\u6570\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "into"),
+    [
+        (["report", "runs"], "a report is written into the folder of its run"),
+        (["attack", "runs", "--observer", "server", "--attack", "subset-sum"], "attacks are written into the folder"),
+    ],
+)
+def test_a_folder_that_cannot_be_written_is_said_first_with_a_fix_that_the_command_has(
+    arguments: list[str], into: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("runs").mkdir()
+    Path("runs", "recording.json").touch()
+    opened = os.open
+
+    def read_only(path: Any, flags: int, *rest: Any, **named: Any) -> int:
+        if flags & os.O_CREAT and ".fglaudit-" in str(path):
+            raise OSError(errno.EROFS, "Read-only file system")
+        return opened(path, flags, *rest, **named)
+
+    monkeypatch.setattr(os, "open", read_only)
+    assert call(*arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: the folder must be writable") and into in error and "--out" not in error

@@ -33,8 +33,9 @@ def audit_mechanism(
         bool, typer.Option("--numpy", help="It takes arrays and a numpy.random.Generator, not tensors and torch's.")
     ] = False,
 ) -> None:
-    """Put the epsilon of any noise mechanism or filter to the test, with nothing of fglaudit around it. Exit code 3 if
-    it is refuted, 1 if it could not be tested."""
+    """Put the epsilon of any noise mechanism or filter to the test, with nothing of fglaudit around it.
+
+    Exit code 3 if it is refuted, 1 if it could not be tested."""
     from fglaudit.empirical.mechanism_audit import Promise
     from fglaudit.empirical.mechanism_audit import audit_mechanism as audited
     from fglaudit.empirical.mechanism_calls import AuditedMechanism, named

@@ -15,8 +15,9 @@ def check(
     protocol: Annotated[list[str] | None, typer.Option(help="Check it on this protocol (may be repeated).")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A smaller graph, one seed, two observers.")] = False,
 ) -> None:
-    """Check a plugin: does it keep the rules, and what does an audit say of it? Exit code 3 if its guarantee is
-    refuted, 1 if a fault was found or features are still read."""
+    """Check a plugin: does it keep the rules, and what does an audit say of it?
+
+    Exit code 3 if its guarantee is refuted, 1 if a fault was found or features are still read."""
     from fglaudit.suite.yaml_text import read_yaml
     from fglaudit.testing.plugin import check as run_check
     from fglaudit.testing.plugin import load_plugin

@@ -15,8 +15,10 @@ def gate(
     junit: Annotated[Path | None, typer.Option(help="Also write JUnit XML into this file.")] = None,
     github: Annotated[bool, typer.Option("--github", help="Also print annotations for GitHub Actions.")] = False,
 ) -> None:
-    """Compare a run with a policy. Exit code 4 if it is broken or not shown, 3 if a guarantee is refuted, 2 if the
-    policy asks what no run of this suite can show."""
+    """Compare a run with a policy.
+
+    Exit code 4 if it is broken or not shown, 3 if a guarantee is refuted, 2 if the policy asks what no run of this
+    suite can show."""
     from fglaudit.files.own import write_atomic
     from fglaudit.gate import output
     from fglaudit.gate.checks import check_run

@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
+from fglaudit.errors import FglauditError
+
 RootOption = Annotated[
     Path | None, typer.Option(help="Folder with raw data sets; else FGLAUDIT_DATA, else ../shared/data.")
 ]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+
+
+def refuse_less_than_one(option: str, number: int | None, fix: str) -> None:
+    """Raise :class:`FglauditError` if ``number`` was given for ``option`` and is below 1."""
+    if number is not None and number < 1:
+        raise FglauditError(f"{option} must be 1 or more; got {number}; {fix}")

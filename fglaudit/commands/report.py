@@ -12,15 +12,21 @@ from fglaudit.commands.output import end
 from fglaudit.execution.exit_code import ExitCode, troubles
 from fglaudit.interruption import interrupt
 
+INTO = "a report is written into the folder of its run: make it writable, or copy the run elsewhere"
+
 
 def report(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]) -> None:
     """Write the tables, reports and figures of a run again, finished or not."""
+    from fglaudit.execution.run_folder import READ, run_folder
     from fglaudit.execution.stored_run import failed_rows
+    from fglaudit.files.own import check_writable
     from fglaudit.reports.numbers import plural
     from fglaudit.reports.png import MISSING, draws
     from fglaudit.run import OUTPUTS, write_outputs
 
     interrupt()
+    if run_folder(directory, READ).is_dir():  # what is no run is refused in its own words
+        check_writable(directory, INTO)
     run = write_outputs(directory)
     for name in OUTPUTS:
         print(directory / name)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fglaudit.commands.options import DeviceOption, RootOption
+from fglaudit.commands.options import DeviceOption, RootOption, refuse_less_than_one
 from fglaudit.errors import FglauditError
 from fglaudit.interruption import interrupt
 
@@ -17,7 +17,7 @@ def reproduce(
     table: Annotated[str, typer.Argument(help="A table such as fedgcn-table2; without one all are listed.")] = "",
     quick: Annotated[bool, typer.Option("--quick", help="The smallest data sets, one seed each.")] = False,
     only: Annotated[str, typer.Option(help="Rows whose label contains this text.")] = "",
-    seeds: Annotated[int | None, typer.Option(min=1, help="At most so many seeds per row.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="At most so many seeds per row.")] = None,
     device: DeviceOption = "auto",
     root: RootOption = None,
     out: Annotated[
@@ -28,6 +28,7 @@ def reproduce(
     ] = False,
 ) -> None:
     """Measure a table of one of the papers, ours beside theirs; the same command goes on where it was stopped."""
+    refuse_less_than_one("--seeds", seeds, "leave it out for all that the table is reproduced with")
     if status:
         from fglaudit.reproduce.status_output import status_of
 

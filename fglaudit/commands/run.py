@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fglaudit.commands.options import DeviceOption, RootOption
+from fglaudit.commands.options import DeviceOption, RootOption, refuse_less_than_one
 from fglaudit.commands.output import console, end, results
 from fglaudit.commands.run_options import (
     AddressOption,
@@ -77,6 +77,7 @@ def run(
     from fglaudit.suite.overrides import load_suite, output_folder, pick_device
     from fglaudit.suite.plugin_files import Trust
 
+    refuse_less_than_one("--confirm", confirm, "leave it out to confirm nothing")
     screen = console()
     screen.quiet = quiet
 

@@ -7,17 +7,28 @@ from typing import Annotated
 
 import typer
 
+MACHINES = "Processes and machines"
+
 SuiteArgument = Annotated[str, typer.Argument(help="Embedded suite (fglaudit list suites) or a YAML file.")]
 OutOption = Annotated[Path | None, typer.Option(help="Folder of the run; by default runs/NAME.")]
 DatasetOption = Annotated[list[str] | None, typer.Option(help="Replace the suite's data sets (may be repeated).")]
 SeedsOption = Annotated[str | None, typer.Option(help="Replace the suite's seeds: 0,1,2 or 0-9.")]
 JobsOption = Annotated[
-    int | None, typer.Option(help="Cells computed at the same time; by default one per core, one on a GPU.")
+    int | None,
+    typer.Option(
+        rich_help_panel=MACHINES, help="Cells computed at the same time; by default one per core, one on a GPU."
+    ),
 ]
-EngineOption = Annotated[str, typer.Option(help="local (processes here) or ray.")]
-AddressOption = Annotated[str, typer.Option(help="Ray cluster to use; by default Ray is started here.")]
-GpusOption = Annotated[float, typer.Option(help="GPUs that Ray gives each cell; 0.5: two cells share one.")]
-MemoryOption = Annotated[float, typer.Option(help="GiB that Ray sets aside for each cell.")]
+EngineOption = Annotated[str, typer.Option(rich_help_panel=MACHINES, help="local (processes here) or ray.")]
+AddressOption = Annotated[
+    str, typer.Option(rich_help_panel=MACHINES, help="Ray cluster to use; by default Ray is started here.")
+]
+GpusOption = Annotated[
+    float, typer.Option(rich_help_panel=MACHINES, help="GPUs that Ray gives each cell; 0.5: two cells share one.")
+]
+MemoryOption = Annotated[
+    float, typer.Option(rich_help_panel=MACHINES, help="GiB that Ray sets aside for each cell.")
+]
 DryRunOption = Annotated[
     bool,
     typer.Option(
@@ -41,16 +52,22 @@ QuickOption = Annotated[
 ConfirmOption = Annotated[
     int | None,
     typer.Option(
-        min=1,
-        help="Then run the settings that come out best again, on so many fresh seeds, or as many as it takes.",
+        help="Then run the settings that come out best again, on so many fresh seeds, or as many as it takes."
     ),
 ]
 CellTimeoutOption = Annotated[
-    float | None, typer.Option(help="Seconds after which a cell is ended and counts as failed; by default never.")
+    float | None,
+    typer.Option(
+        rich_help_panel=MACHINES, help="Seconds after which a cell is ended and counts as failed; by default never."
+    ),
 ]
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing but what went wrong.")]
 VerboseOption = Annotated[bool, typer.Option("-v", "--verbose", help="Print every finding of a finished cell.")]
 LogOption = Annotated[Path | None, typer.Option(help="Append what happens to this file, with the time.")]
 ShardOption = Annotated[
-    str, typer.Option(help="i/N: compute every N-th cell; other processes compute the others in the same --out.")
+    str,
+    typer.Option(
+        rich_help_panel=MACHINES,
+        help="i/N: compute every N-th cell; other processes compute the others in the same --out.",
+    ),
 ]

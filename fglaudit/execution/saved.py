@@ -23,7 +23,7 @@ from fglaudit.execution.rows import cell_record
 from fglaudit.execution.stored_record import Made, record_text
 from fglaudit.execution.stored_run import Manifest, read_manifest, read_record
 from fglaudit.execution.weakened import through_planted_rows
-from fglaudit.files.own import make_folder, write_atomic, write_new
+from fglaudit.files.own import check_writable, make_folder, write_atomic, write_new
 from fglaudit.finding import CellRecord, Status
 from fglaudit.interfaces import Attack
 from fglaudit.observers import ObserverSpec
@@ -33,6 +33,7 @@ from fglaudit.scoring.score import Measurement, Scorer
 from fglaudit.scoring.truth import GroundTruth
 
 RECORDINGS, TRUTHS, ATTACKS = "transcripts", "truth", "attacks"
+INTO = "attacks are written into the folder of the run: make it writable, or copy the run elsewhere"
 UNSCORED = "unscored: no truth was kept beside this recording; the results are stored as they are"
 
 
@@ -108,6 +109,8 @@ def attack_saved(
     folder = source.run / ATTACKS / name
     if folder.exists():
         raise FglauditError(f"attacks on a saved run never replace others; {folder} exists; use another --name")
+    above = source.run / ATTACKS
+    check_writable(above if above.is_dir() else source.run, INTO)  # before attacks that take minutes
     records = []
     for path in source.recordings:
         announce(f"attacking {path}")

@@ -187,6 +187,20 @@ def _may_replace(name: str, folder: int) -> bool:
         return True
 
 
+def check_writable(folder: Path, fix: str) -> None:
+    """Write a file into ``folder`` and remove it again.
+
+    Raises:
+        FglauditError: that is not possible; the message ends in ``fix``.
+    """
+    probe = folder / f"{TEMPORARY}{secrets.token_hex(8)}.tmp"
+    try:
+        os.close(os.open(probe, _NEW, 0o600))
+        probe.unlink()
+    except OSError as error:
+        raise FglauditError(f"the folder must be writable; {shown(str(folder))}: {reason(error)}; {fix}") from error
+
+
 def make_folder(path: Path, mode: int = 0o755) -> None:
     """Make a folder of ours, with those above it; what is there already must be a folder and no link.
 

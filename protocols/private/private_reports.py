@@ -98,6 +98,11 @@ class PrivateReports(FederatedProtocol):
                 f"{self.name} needs width >= 0 and encoder_rounds >= 1; got {self.width} and {self.encoder_rounds}; "
                 "raise it"
             )
+        if self.most_classes < 2:
+            raise FglauditError(
+                f"a report tells at least 2 classes apart; got most_classes: {self.most_classes}; raise it, or leave it"
+                " out"
+            )
         if self.features_at_home == NO_FEATURES:
             raise FglauditError(
                 f"{self.name} predicts a node's report from its row; got features_at_home: none; use structure-only"

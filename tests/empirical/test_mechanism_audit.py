@@ -186,7 +186,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         ((f"{path}:nois", "--epsilon", "1"), "did you mean 'noise'"),
         (("mine", "--epsilon", "1"), "file.py:name"),
         ((f"{path}:noise", "--epsilon", "0"), "positive"),
-        ((f"{path}:noise", "--epsilon", "1", "--norm", "l3"), "did you mean"),
+        ((f"{path}:noise", "--epsilon", "1", "--norm", "l3"), "known: l1, l2, linf"),
         ((f"{path}:noise", "--epsilon", "1", "--gaussian"), "delta"),
         ((f"{path}:noise", "--epsilon", "1", "--relation", "added or removed"), "--rows"),
         ((f"{path}:noise", "--epsilon", "1", "--values", "class", "--columns", "1"), "--columns"),

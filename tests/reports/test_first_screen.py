@@ -19,7 +19,13 @@ def text_of(folder: Path) -> str:
 
 def test_the_answer_stands_first_and_what_to_do_about_it_is_said(tmp_path: Path) -> None:
     text = text_of(store(tmp_path / "run", [make_cell(PROTOCOLS[0], DEFENSES[0], seed) for seed in (0, 1)]))
-    heads = ["**Who learns what?**", "**How sure are we?**", "**How accurate?**", "**What next?**", "> Note"]
+    heads = [
+        "**Who learns what?**",
+        "**What stops it, at what cost?**",
+        "**How sure is that?**",
+        "**What next?**",
+        "> Note",
+    ]
     places = [text.index(head) for head in heads if head in text]
     assert places == sorted(places) and len(places) >= 4
     assert "Do not deploy fedgcn" in text and "the others are not thereby safe" in text

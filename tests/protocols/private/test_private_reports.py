@@ -222,6 +222,12 @@ def test_protocols_without_reports_and_strange_units_are_refused() -> None:
         KAryResponse(unit="edge")
 
 
+@pytest.mark.parametrize("most", [-1, 0, 1])
+def test_a_report_that_tells_nothing_is_refused_before_anything_runs(most: int) -> None:
+    with pytest.raises(FglauditError, match=f"got most_classes: {most}; raise it"):
+        dataclasses.replace(SMALL, most_classes=most)
+
+
 def test_more_classes_than_a_report_carries_are_refused() -> None:
     with pytest.raises(FglauditError, match="most_classes"):
         dataclasses.replace(SMALL, most_classes=2).check(example_graph())
