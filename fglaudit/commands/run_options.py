@@ -26,9 +26,7 @@ AddressOption = Annotated[
 GpusOption = Annotated[
     float, typer.Option(rich_help_panel=MACHINES, help="GPUs that Ray gives each cell; 0.5: two cells share one.")
 ]
-MemoryOption = Annotated[
-    float, typer.Option(rich_help_panel=MACHINES, help="GiB that Ray sets aside for each cell.")
-]
+MemoryOption = Annotated[float, typer.Option(rich_help_panel=MACHINES, help="GiB that Ray sets aside for each cell.")]
 DryRunOption = Annotated[
     bool,
     typer.Option(
