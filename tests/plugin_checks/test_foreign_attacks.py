@@ -17,7 +17,7 @@ from fglaudit.observers import ObserverSpec
 from fglaudit.payloads import NeighborSums, Payload
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.registry import build
-from fglaudit.reports.answers import Word, judge
+from fglaudit.reports.answers import AnswerWord, judge
 from fglaudit.reports.leaks import Leak
 from fglaudit.scoring.clusters import Interval
 from fglaudit.scoring.score import score
@@ -77,7 +77,7 @@ def test_what_an_attack_of_another_author_does_not_find_is_not_held() -> None:
     assert row.status is Status.OK and row.adapted == f"no: {OTHERS}" and not row.can_reassure
     leak = Leak((row,), Interval(0.0, -0.01, 0.01, "beta-binomial", 60), {})
     word, _, why = judge([leak])
-    assert word is Word.NOT_SHOWN
+    assert word is AnswerWord.NOT_SHOWN
     assert why == "the attacks here are no part of fglaudit: they may show a leak, never its absence"
 
 
