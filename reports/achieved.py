@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fglaudit.quantities.base import UNINFORMATIVE
-from fglaudit.reports.answers import Answer, Word
+from fglaudit.reports.answers import Answer, AnswerWord
 from fglaudit.reports.leaks import FEATURES, PROOF, Leak
 from fglaudit.reports.numbers import decimal, percent
 from fglaudit.reports.wording import METRIC_NAMES, deed, reading
@@ -54,7 +54,7 @@ def briefly(leak: Leak) -> str:
 
 def why_so(answer: Answer) -> str:
     """Return why an answer is what it is, in a few words; where something leaks, what and by which attack."""
-    if answer.word is Word.LEAKS and answer.leak is not None:
+    if answer.word is AnswerWord.LEAKS and answer.leak is not None:
         return f"{briefly(answer.leak)} by {answer.leak.attack}"
     return answer.reason
 
@@ -91,4 +91,4 @@ def in_words(answer: Answer) -> str:
     if answer.leak is None:
         return answer.reason
     figures = achieved(answer.leak)
-    return figures if answer.word in (Word.LEAKS, Word.HELD) else f"{figures}; {answer.reason}"
+    return figures if answer.word in (AnswerWord.LEAKS, AnswerWord.HELD) else f"{figures}; {answer.reason}"

@@ -18,7 +18,7 @@ from fglaudit.reports.summary import Setting
 from fglaudit.scoring.clusters import TOO_FEW
 
 
-class Word(StrEnum):
+class AnswerWord(StrEnum):
     """What is said of one observer and quantity in one setting."""
 
     LEAKS = "leaks"  # an attack got something, corrected for the number of attacks; or rows are proven
@@ -43,7 +43,7 @@ class Answer:
     setting: Setting
     observer: tuple[str, str]
     quantity: str
-    word: Word
+    word: AnswerWord
     leak: Leak | None
     reason: str
     leaks: tuple[Leak, ...]
@@ -73,13 +73,13 @@ def _of(setting: Setting) -> list[Answer]:
     for observer, quantity in ordered:
         tried = tuple(families[observer, quantity])
         word, shown, reason = judge(tried, not_all(setting, observer))
-        if word is Word.NOT_TESTED:  # that nothing reaches an observer is the protocol's own word
+        if word is AnswerWord.NOT_TESTED:  # that nothing reaches an observer is the protocol's own word
             reason = unchecked(setting) or reason
         result.append(Answer(setting, observer, quantity, word, shown, reason, tried, could))
     return result
 
 
-def judge(tried: Sequence[Leak], doubt: str = "") -> tuple[Word, Leak | None, str]:
+def judge(tried: Sequence[Leak], doubt: str = "") -> tuple[AnswerWord, Leak | None, str]:
     """Return the word for attacks of one observer on one quantity, the row that it rests on, and why.
 
     Args:
@@ -88,21 +88,21 @@ def judge(tried: Sequence[Leak], doubt: str = "") -> tuple[Word, Leak | None, st
     measured = [leak for leak in tried if leak.measured]
     if found := [leak for leak in measured if leak.grounds]:
         worst = max(found, key=says_most)
-        return Word.LEAKS, worst, " and ".join(worst.grounds)
+        return AnswerWord.LEAKS, worst, " and ".join(worst.grounds)
     if not measured:
-        return Word.NOT_TESTED, None, _why_untested(tried)
+        return AnswerWord.NOT_TESTED, None, _why_untested(tried)
     able = [leak for leak in measured if leak.reassures]
     if not able:
-        return Word.NOT_SHOWN, max(measured, key=says_most), _why_unable(measured)
+        return AnswerWord.NOT_SHOWN, max(measured, key=says_most), _why_unable(measured)
     ahead = [leak for leak in measured if leak.ahead]
     open_ = ahead or [leak for leak in able if not leak.held]
     if open_:
         widest = max(open_, key=reach)
-        return Word.NOT_SHOWN, widest, _why_open(widest)
+        return AnswerWord.NOT_SHOWN, widest, _why_open(widest)
     widest = max(able, key=reach)
     if reason := _lost(tried) or doubt:
-        return Word.NOT_SHOWN, widest, reason
-    return Word.HELD, widest, f"every attack that can show a leak has an upper end of {NEGLIGIBLE:g} at most"
+        return AnswerWord.NOT_SHOWN, widest, reason
+    return AnswerWord.HELD, widest, f"every attack that can show a leak has an upper end of {NEGLIGIBLE:g} at most"
 
 
 def not_all(setting: Setting, observer: tuple[str, str]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fglaudit.reports.achieved import why_so
-from fglaudit.reports.answers import Answer, Word, answers, applies
+from fglaudit.reports.answers import Answer, AnswerWord, answers, applies
 from fglaudit.reports.labels import place
 from fglaudit.reports.leaks import FEATURES, NEGLIGIBLE, mean, sd
 from fglaudit.reports.numbers import percent_spread
@@ -22,7 +22,7 @@ CHOSEN = "chosen on these seeds; confirm on fresh ones"
 """Said of whatever is the best of several, as long as no fresh seeds were asked."""
 Observer = tuple[str, str]
 """Parties and knowledge."""
-_GRAVEST_FIRST = (Word.LEAKS, Word.NOT_SHOWN, Word.NOT_TESTED, Word.HELD)
+_GRAVEST_FIRST = (AnswerWord.LEAKS, AnswerWord.NOT_SHOWN, AnswerWord.NOT_TESTED, AnswerWord.HELD)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Confirmations:
             return f"{CHOSEN}: {seeds} have no result on features"
         accuracy = again.per_seed("accuracy")
         shown = f", {percent_spread(accuracy, sd(accuracy))} accuracy" if accuracy else ""
-        if worst.word is Word.HELD:
+        if worst.word is AnswerWord.HELD:
             return f"confirmed on {seeds}: no attack on features succeeded there either{shown}"
         return f"not confirmed on {seeds}: {worst.word}, {why_so(worst)}{shown}"
 
@@ -93,16 +93,16 @@ def _on_features(setting: Setting, observer: Observer | None = None) -> list[Ans
 
 def _held(setting: Setting, observer: Observer | None) -> bool:
     found = _on_features(setting, observer)
-    return bool(found) and all(answer.word is Word.HELD for answer in found)
+    return bool(found) and all(answer.word is AnswerWord.HELD for answer in found)
 
 
 def _open(setting: Setting, observer: Observer | None) -> bool:
     """Whether more parties alone may show that nothing leaks: all attacks that can tell are not ahead."""
     found = _on_features(setting, observer)
     return bool(found) and all(
-        answer.word is Word.HELD
+        answer.word is AnswerWord.HELD
         or (
-            answer.word is Word.NOT_SHOWN
+            answer.word is AnswerWord.NOT_SHOWN
             and any(leak.reassures for leak in answer.leaks)
             and all((leak.advantage or 0.0) <= NEGLIGIBLE for leak in answer.leaks if leak.measured)
         )

@@ -13,7 +13,7 @@ from rich.table import Table
 from fglaudit.errors import printable
 from fglaudit.reports.achieved import briefly
 from fglaudit.reports.alarms import few
-from fglaudit.reports.answers import Answer, Word
+from fglaudit.reports.answers import Answer, AnswerWord
 from fglaudit.reports.bought import chance, costs_nothing, gains
 from fglaudit.reports.controls import Bought
 from fglaudit.reports.labels import Labels
@@ -27,8 +27,13 @@ MOST = 16
 """Settings of one table; the rest is counted, and stands in the report."""
 MOST_OBSERVERS = 4
 """Beside each other; the next ones get a table of their own."""
-STYLES = {Word.LEAKS: "bold red", Word.HELD: "green", Word.NOT_SHOWN: "yellow", Word.NOT_TESTED: "dim"}
-_WORST_FIRST = (Word.LEAKS, Word.NOT_SHOWN, Word.HELD)
+STYLES = {
+    AnswerWord.LEAKS: "bold red",
+    AnswerWord.HELD: "green",
+    AnswerWord.NOT_SHOWN: "yellow",
+    AnswerWord.NOT_TESTED: "dim",
+}
+_WORST_FIRST = (AnswerWord.LEAKS, AnswerWord.NOT_SHOWN, AnswerWord.HELD)
 
 
 @dataclass(frozen=True)
@@ -85,9 +90,9 @@ class Place:
                 f"bought: points above {' or '.join(controls)}, the best here that sends no feature but in models, with"
                 f" 95 % intervals{seeds}"
             )
-        reasons: dict[tuple[Word, str], list[Answer]] = {}
+        reasons: dict[tuple[AnswerWord, str], list[Answer]] = {}
         for answer in self.answers:
-            if answer.quantity == FEATURES and answer.word in (Word.NOT_SHOWN, Word.NOT_TESTED):
+            if answer.quantity == FEATURES and answer.word in (AnswerWord.NOT_SHOWN, AnswerWord.NOT_TESTED):
                 reasons.setdefault((answer.word, answer.reason), []).append(answer)
         for (word, reason), same in reasons.items():
             yield f"{word.value}: {reason} ({self._of(same)})"
@@ -167,7 +172,7 @@ def _worst(found: Sequence[Answer]) -> str:
     return MISSING
 
 
-def _styled(word: Word) -> str:
+def _styled(word: AnswerWord) -> str:
     return f"[{STYLES[word]}]{word.upper()}[/{STYLES[word]}]"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fglaudit.reports.alarms import few
-from fglaudit.reports.answers import Word, answers, applies
+from fglaudit.reports.answers import AnswerWord, answers, applies
 from fglaudit.reports.bought import chance, costs_nothing, gains
 from fglaudit.reports.choice import Confirmations
 from fglaudit.reports.labels import Labels, place
@@ -17,7 +17,7 @@ from fglaudit.reports.summary import Setting, setting_key
 MOST = 6
 
 
-def feature_words(setting: Setting) -> set[Word]:
+def feature_words(setting: Setting) -> set[AnswerWord]:
     """Return what is said of features to any observer of ``setting``."""
     return {answer.word for answer in answers([setting]) if answer.quantity == FEATURES}
 
@@ -39,13 +39,13 @@ def cost_lines(settings: Sequence[Setting], labels: Labels, again: Confirmations
 def _at(here: Sequence[Setting], labels: Labels, again: Confirmations) -> list[str]:
     options = [s for s in here if is_option(s)]
     lines = []
-    held = [s for s in options if feature_words(s) == {Word.HELD}]
+    held = [s for s in options if feature_words(s) == {AnswerWord.HELD}]
     by_protocol: dict[str, list[Setting]] = {}
     for setting in options:
         by_protocol.setdefault(labels.protocol(setting), []).append(setting)
     for protocol, mine in by_protocol.items():
         bare = next((s for s in mine if undefended(s)), None)
-        if bare is None or Word.LEAKS not in feature_words(bare):
+        if bare is None or AnswerWord.LEAKS not in feature_words(bare):
             continue
         stopped = [s for s in mine if s in held]
         if stopped:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fglaudit.finding import Status
 from fglaudit.reports.achieved import in_words
-from fglaudit.reports.answers import Answer, Word, answers, applies
+from fglaudit.reports.answers import Answer, AnswerWord, answers, applies
 from fglaudit.reports.bought import beside, chance, gains
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import FEATURES, mean, sd
@@ -88,7 +88,7 @@ def _cell(observer: tuple[str, str], mine: Sequence[Answer]) -> HeatCell:
         if answer is not main:
             name = QUANTITY_NAMES.get(answer.quantity, answer.quantity)
             others[answer.word.value] = (*others.get(answer.word.value, ()), name)
-    ordered: dict[str, tuple[str, ...]] = {str(word): others[word] for word in Word if word in others}
+    ordered: dict[str, tuple[str, ...]] = {str(word): others[word] for word in AnswerWord if word in others}
     return HeatCell(observer, main, in_words(main), ordered, tuple(_notes(main, mine)))
 
 

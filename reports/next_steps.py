@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fglaudit.finding import OTHERS, Status
-from fglaudit.guarantees import Word as Guarantee
+from fglaudit.guarantees import Word
 from fglaudit.reports.alarms import few, unexamined
-from fglaudit.reports.answers import Answer, Word, answers, applies, not_allowed_for
+from fglaudit.reports.answers import Answer, AnswerWord, answers, applies, not_allowed_for
 from fglaudit.reports.epsilons import guarantee_word
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import FEATURES
@@ -20,7 +20,7 @@ from fglaudit.reports.wording import observer_subject, public_seed
 def next_steps(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
     """Return sentences, the most urgent first."""
     found = [answer for answer in answers(settings) if answer.applies]
-    leaking = [a for a in found if a.word is Word.LEAKS and a.quantity == FEATURES]
+    leaking = [a for a in found if a.word is AnswerWord.LEAKS and a.quantity == FEATURES]
     defended = any(a.setting.first.defense != "none" and a.leak is not None for a in found)
     steps = [
         *_refuted(settings, labels),
@@ -37,7 +37,7 @@ def next_steps(run: Run, settings: Sequence[Setting], labels: Labels) -> list[st
 
 
 def _refuted(settings: Sequence[Setting], labels: Labels) -> list[str]:
-    which = _with_word(settings, labels, Guarantee.REFUTED)
+    which = _with_word(settings, labels, Word.REFUTED)
     return [f"Do not deploy {which}: the guarantee is refuted; see the three epsilons."] if which else []
 
 
@@ -75,7 +75,7 @@ def _seeds(found: Sequence[Answer], settings: Sequence[Setting]) -> list[str]:
 
 def _other_attacks(found: Sequence[Answer]) -> list[str]:
     """Return what else to attack with where no attack that was tried can show that nothing leaks."""
-    open_ = [a for a in found if a.word is Word.NOT_SHOWN and not any(leak.reassures for leak in a.leaks)]
+    open_ = [a for a in found if a.word is AnswerWord.NOT_SHOWN and not any(leak.reassures for leak in a.leaks)]
     unable = [leak for answer in open_ for leak in answer.leaks]
     steps = []
     if facts := not_allowed_for(unable):
@@ -99,7 +99,7 @@ def _unexamined(settings: Sequence[Setting]) -> list[str]:
 
 
 def _claimed(settings: Sequence[Setting], labels: Labels) -> list[str]:
-    which = _with_word([setting for setting in settings if applies(setting)], labels, Guarantee.CLAIMED)
+    which = _with_word([setting for setting in settings if applies(setting)], labels, Word.CLAIMED)
     return [f"Do not rely on the epsilon of {which}: it is claimed, not verified."] if which else []
 
 
@@ -113,12 +113,12 @@ def _defenses(found: Sequence[Answer], defended: bool) -> list[str]:
     """Return whether to try other defenses where feature rows leak."""
     if not defended:
         return ["Try defenses (fglaudit list defenses): none has a result here."]
-    if any(answer.word is Word.HELD for answer in found if answer.quantity == FEATURES):
+    if any(answer.word is AnswerWord.HELD for answer in found if answer.quantity == FEATURES):
         return []
     return ["Try other defenses (fglaudit list defenses): none here is shown to protect feature rows."]
 
 
-def _with_word(settings: Sequence[Setting], labels: Labels, word: Guarantee) -> str:
+def _with_word(settings: Sequence[Setting], labels: Labels, word: Word) -> str:
     """Return the settings whose guarantee has ``word``, the first few by name; empty where there are none."""
     return few(dict.fromkeys(labels.setting(s) for s in settings if guarantee_word(s) == word), 3, "; ")
 
@@ -137,7 +137,7 @@ def _more_seeds(answer: Answer) -> int:
     """Return how many more seeds it takes for an interval where an attack is ahead of a guess, else to show that
     nothing leaks; 0 where seeds are not what is missing."""
     leak = answer.leak
-    if answer.word is not Word.NOT_SHOWN or leak is None:
+    if answer.word is not AnswerWord.NOT_SHOWN or leak is None:
         return 0
     needs = (leak.for_an_interval if leak.ahead else None) or leak.needs
     return 0 if needs is None or not needs.too_few else needs.more(len(leak.scored))

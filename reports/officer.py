@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from fglaudit.reports.answers import Word
+from fglaudit.reports.answers import AnswerWord
 from fglaudit.reports.heat import HeatRow
 from fglaudit.reports.leaks import FEATURES, sd
 from fglaudit.reports.numbers import epsilon, percent
@@ -76,7 +76,7 @@ def _points(row: HeatRow, observers: Sequence[tuple[str, str]], protocols: Seque
                 shape=protocols.index(row.protocol),
                 label=_label(row),
                 tooltip=f"{about}\n{leak.attack}; {interval_words(leak)}\naccuracy {row.accuracy_text}",
-                hollow=cell.main.word is Word.NOT_SHOWN,
+                hollow=cell.main.word is AnswerWord.NOT_SHOWN,
             )
         )
     return points
@@ -105,4 +105,4 @@ def _lines(rows: Sequence[HeatRow], used: set[str]) -> list[Line]:
 
 def _word(row: HeatRow) -> str:
     words = [cell.main.word.value for cell in row.cells if cell is not None and cell.main.quantity == FEATURES]
-    return words[0] if words else Word.NOT_TESTED.value
+    return words[0] if words else AnswerWord.NOT_TESTED.value

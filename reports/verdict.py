@@ -10,7 +10,7 @@ from fglaudit.finding import Status
 from fglaudit.reports.achieved import achieved
 from fglaudit.reports.alarms import alarms as find_alarms
 from fglaudit.reports.alarms import few, refuted
-from fglaudit.reports.answers import Word, applies, below_or_unseen, not_all, not_allowed_for
+from fglaudit.reports.answers import AnswerWord, applies, below_or_unseen, not_all, not_allowed_for
 from fglaudit.reports.choice import Confirmations
 from fglaudit.reports.cost import cost_lines
 from fglaudit.reports.fell_behind import fell_behind
@@ -62,10 +62,10 @@ class ObserverVerdict:
     """Where, and with which interval."""
 
     @property
-    def word(self) -> Word:
+    def word(self) -> AnswerWord:
         if self.level != "unknown":
-            return Word.LEAKS if self.level == "leak" else Word.HELD
-        return Word.NOT_TESTED if self.headline in (NOTHING, GUESSED) else Word.NOT_SHOWN
+            return AnswerWord.LEAKS if self.level == "leak" else AnswerWord.HELD
+        return AnswerWord.NOT_TESTED if self.headline in (NOTHING, GUESSED) else AnswerWord.NOT_SHOWN
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 
 from fglaudit import registry
-from fglaudit.guarantees import Word as Judged
-from fglaudit.guarantees import empty
+from fglaudit.guarantees import Word, empty
 from fglaudit.interfaces import SERVER_TRUSTED
 from fglaudit.reports.leaks import NEGLIGIBLE, Leak
 from fglaudit.reports.numbers import count, decimal, epsilon, percent, plural
@@ -309,9 +308,9 @@ def _assurance(setting: Setting) -> str:
     if accounted is None and claimed is None:
         return ""
     judged = [record.verdict for record in setting.records if record.verdict is not None]
-    if (against := next((v for v in judged if v.word is Judged.REFUTED), None)) is not None:
+    if (against := next((v for v in judged if v.word is Word.REFUTED), None)) is not None:
         return f"Refuted: {against.reason}. No assurance."
-    if (unproven := next((v for v in judged if v.word is Judged.CLAIMED), None)) is not None:
+    if (unproven := next((v for v in judged if v.word is Word.CLAIMED), None)) is not None:
         return f"Claimed by its author, not verified: {unproven.reason}. No assurance."
     if accounted is None:
         return f"Claims ε = {epsilon(claimed)}, but no epsilon could be accounted for the whole training: no assurance."
@@ -325,7 +324,7 @@ def _assurance(setting: Setting) -> str:
     reach = "clients are sent" if SERVER_TRUSTED in setting.text("mechanism") else "is sent"
     if why := empty(accounted, delta, max((record.nodes for record in setting.records), default=0)):
         return f"Stated, with {facts} {why[:1].upper()}{why[1:]}: no assurance."
-    verified = any(verdict.word is Judged.VERIFIED for verdict in judged)
+    verified = any(verdict.word is Word.VERIFIED for verdict in judged)
     return (
         f"{'Verified: d' if verified else 'D'}ifferentially private with {facts} All that {reach} may change anybody's"
         " odds about one such record by a factor of at most"

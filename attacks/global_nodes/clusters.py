@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fglaudit.adversary.clipping import KnownClip
 from fglaudit.adversary.modelled import about, decides, degree_bound, dropped_edges, message_clip
-from fglaudit.adversary.uploads import Codebooks, noise_std
+from fglaudit.adversary.uploads import Codebooks, upload_noise_std
 from fglaudit.facts import (
     ROWS,
     Additive,
@@ -49,7 +49,7 @@ def received_models(fact: Fact) -> bool:
 
 def upload_error(view: View, books: Codebooks) -> float:
     """Return the standard deviation of noise and rounding on an entry of an uploaded global node."""
-    return noise_std(view, GlobalNodes, books.uploaded.flatten(0, 1))
+    return upload_noise_std(view, GlobalNodes, books.uploaded.flatten(0, 1))
 
 
 def uploaded_with_error(fact: Fact) -> bool:

@@ -22,7 +22,7 @@ import dataclasses
 
 import torch
 
-from fglaudit.attacks.models.loss_gradients import Gradients, Sums, each
+from fglaudit.attacks.models.loss_gradients import Gradients, GradientSums, each
 from fglaudit.nn.sparse import SparseMatrix
 
 _TRAINING = 0.5
@@ -32,7 +32,7 @@ _PRICE = 6.0
 with small gradients would be given large weights for it."""
 
 
-def with_sizes(sums: Sums, clients: int) -> Sums:
+def with_sizes(sums: GradientSums, clients: int) -> GradientSums:
     """Return ``sums``, whose rounds show mean directions of Adam, with typical sizes and errors of what is seen.
 
     Args:
@@ -47,12 +47,12 @@ def training_nodes(nodes: int, clients: int) -> float:
     return max(_TRAINING * nodes / clients, 1.0)
 
 
-def ridge(sums: Sums, clients: int) -> float:
-    """Return what :meth:`fglaudit.attacks.models.loss_gradients.Sums.weights` of :func:`with_sizes` are to cost."""
+def ridge(sums: GradientSums, clients: int) -> float:
+    """Return what :meth:`GradientSums.weights` of :func:`with_sizes` are to cost."""
     return _PRICE * len(sums.rounds) * training_nodes(sums.rounds[0].back.shape[1], clients) ** 2
 
 
-def _sized(sums: Sums, squares: tuple[SparseMatrix, SparseMatrix], found: Gradients, clients: int) -> Gradients:
+def _sized(sums: GradientSums, squares: tuple[SparseMatrix, SparseMatrix], found: Gradients, clients: int) -> Gradients:
     senders, nodes, _ = found.back.shape
     even = found.back.new_full((senders, nodes), 1 / nodes)
     mean = each(sums.sums.T, sums.at_inputs(even, found))

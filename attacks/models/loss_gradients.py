@@ -104,7 +104,7 @@ def gradients(view: View, graph: SharedGraph, y: Tensor, most: int) -> Iterator[
 
 
 @dataclass(frozen=True)
-class Sums:
+class GradientSums:
     """The map from loss weights m [K, N] to the clients' sums of gradients [K, F, H] over several rounds.
 
     Attributes:
@@ -118,11 +118,19 @@ class Sums:
     rounds: tuple[Gradients, ...]
 
     @staticmethod
-    def of(x: Tensor, adjacency: SparseMatrix, rounds: tuple[Gradients, ...]) -> Sums:
+    def of(x: Tensor, adjacency: SparseMatrix, rounds: tuple[Gradients, ...]) -> GradientSums:
         """Return the map for rows [N, F] and :attr:`fglaudit.nn.gcn_ensemble.SharedGraph.adjacency`."""
         sums = adjacency @ x.float()
         row, column = sums.nonzero(as_tuple=True)
-        return Sums(SparseMatrix.from_entries(row, column, sums[row, column], (len(x), x.shape[1])), adjacency, rounds)
+        return GradientSums(
+            SparseMatrix.from_entries(row, column, sums[row, column], (len(x), x.shape[1])), adjacency, rounds
+        )
+
+    @staticmethod
+    def over(view: View, x: Tensor, y: Tensor, edges: Tensor, rounds: int) -> GradientSums:
+        """Return the map in the first ``rounds`` if ``edges`` [2, E] carry rows [N, F] and labels [N]."""
+        shared = SharedGraph.of(x, edges)
+        return GradientSums.of(x, shared.adjacency, tuple(gradients(view, shared, y, rounds)))
 
     def energy(self) -> Tensor:
         """Return the sum of the squared entries of every column of S [F], in float64."""
@@ -130,7 +138,7 @@ class Sums:
         total = torch.zeros(self.sums.transposed.shape[0], dtype=torch.double, device=column.device)
         return total.index_add_(0, column, values.double().square())
 
-    def without(self, columns: Tensor) -> Sums:
+    def without(self, columns: Tensor) -> GradientSums:
         """Return the same without the entries of ``columns`` [c]: neither in S nor in what is seen."""
         row, column, values = self._entries()
         kept = ~torch.isin(column, columns)
@@ -141,7 +149,7 @@ class Sums:
             rounds.append(dataclasses.replace(found, seen=seen))
         shape = (self.sums.forward.shape[0], self.sums.forward.shape[1])
         left = SparseMatrix.from_entries(row[kept], column[kept], values[kept], shape)
-        return Sums(left, self.adjacency, tuple(rounds))
+        return GradientSums(left, self.adjacency, tuple(rounds))
 
     def _entries(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return node, column and value of every stored entry of S."""

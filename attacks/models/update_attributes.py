@@ -22,13 +22,12 @@ from fglaudit.adversary.imputation import imputed
 from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.planting import planted_graph
 from fglaudit.attacks.models.loss_edges import possible_edges
-from fglaudit.attacks.models.loss_gradients import Sums, each, gradients, unreadable_updates
+from fglaudit.attacks.models.loss_gradients import GradientSums, each, unreadable_updates
 from fglaudit.attacks.models.planting import PLAIN_STEPS, learned_view
 from fglaudit.attacks.models.shadow_federations import KnownGraph
 from fglaudit.attacks.models.upload_attack import STEPS, UploadAttack
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Inference, Planted
-from fglaudit.nn.gcn_ensemble import SharedGraph
 from fglaudit.rng import split
 from fglaudit.view import Auxiliary, PartialRows, View
 
@@ -97,11 +96,12 @@ class UpdateAttributes(UploadAttack):
         return Planted(planted, x[subjects[:, 0], subjects[:, 1]].double(), subjects)
 
 
-def _explained(view: View, x: Tensor, y: Tensor, edges: Tensor, columns: Tensor, rounds: int) -> tuple[Sums, Tensor]:
+def _explained(
+    view: View, x: Tensor, y: Tensor, edges: Tensor, columns: Tensor, rounds: int
+) -> tuple[GradientSums, Tensor]:
     """Return the gradients' sums if ``edges`` [2, E] carry rows [N, F], and the loss weights [K, N] that explain the
     uploads best but for the hidden ``columns``."""
-    shared = SharedGraph.of(x, edges)
-    sums = Sums.of(x, shared.adjacency, tuple(gradients(view, shared, y, rounds)))
+    sums = GradientSums.over(view, x, y, edges, rounds)
     return sums, sums.without(columns).weights(STEPS)
 
 
@@ -115,7 +115,7 @@ def _filled(view: View, partial: PartialRows, values: Tensor) -> View:
     return dataclasses.replace(view, auxiliary=Auxiliary(nodes, x, y), partial=None)
 
 
-def _posterior(sums: Sums, weights: Tensor, x: Tensor, columns: Tensor, spread: Tensor) -> Tensor:
+def _posterior(sums: GradientSums, weights: Tensor, x: Tensor, columns: Tensor, spread: Tensor) -> Tensor:
     """Return the posterior mean [N, c] of the sensitive ``columns`` of ``x`` [N, F].
 
     Args:

@@ -27,12 +27,11 @@ from torch import Tensor
 
 from fglaudit.attacks.models.adam_gradients import ridge, with_sizes
 from fglaudit.attacks.models.loss_edges import possible_edges
-from fglaudit.attacks.models.loss_gradients import Sums, gradients, unreadable_updates
+from fglaudit.attacks.models.loss_gradients import GradientSums, unreadable_updates
 from fglaudit.attacks.models.planting import ADAM_STEPS, PLAIN_STEPS, planted_twins
 from fglaudit.attacks.models.shadow_federations import KnownGraph, few_candidates
 from fglaudit.attacks.models.upload_attack import STEPS, UploadAttack
 from fglaudit.interfaces import Inference, Planted
-from fglaudit.nn.gcn_ensemble import SharedGraph
 from fglaudit.rng import split
 from fglaudit.structure import Training
 from fglaudit.view import View
@@ -78,8 +77,7 @@ def _with_adam(view: View) -> bool:
 
 def _explained(view: View, x: Tensor, y: Tensor, edges: Tensor, rounds: int) -> _Explained:
     """Return what explains the first ``rounds`` uploads best if ``edges`` [2, E] carry rows [N, F] and labels [N]."""
-    shared = SharedGraph.of(x, edges)
-    sums = Sums.of(x, shared.adjacency, tuple(gradients(view, shared, y, rounds)))
+    sums = GradientSums.over(view, x, y, edges, rounds)
     price, clients = 0.0, view.public.num_clients
     if _with_adam(view):
         sums, price = with_sizes(sums, clients), ridge(sums, clients)

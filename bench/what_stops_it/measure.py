@@ -14,7 +14,7 @@ from fglaudit.commands.confirming import confirm_chosen
 from fglaudit.execution.engine import default_jobs
 from fglaudit.execution.engines import make_engine
 from fglaudit.reports.achieved import why_so
-from fglaudit.reports.answers import Answer, Word, answers
+from fglaudit.reports.answers import Answer, AnswerWord, answers
 from fglaudit.reports.choice import Confirmations, chosen
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import FEATURES, says_most
@@ -65,7 +65,7 @@ def table_lines(run: Run) -> Iterator[str]:
             yield f"| {who} | **none of those tried** | {without} | | {_accuracy(bare)} | |"
         for setting in tried:
             (found,) = (answer for answer in _on_features(setting) if answer.observer == plain.observer)
-            word = "" if found.word is Word.HELD else f" **{found.word}**: {why_so(found)}"
+            word = "" if found.word is AnswerWord.HELD else f" **{found.word}**: {why_so(found)}"
             figures = f"{_strongest(found)}{word}"
             accuracies = f"{_accuracy(bare)} | {_accuracy(setting)}"
             yield f"| {who} | {labels.defense(setting)} | {without} | {figures} | {accuracies} |"

@@ -30,9 +30,9 @@ def own_view(view: View) -> View:
 def changed(before: View, after: View) -> str:
     """Return what of ``after``, once :func:`own_view` of ``before``, is another one; empty if nothing is."""
     for name, value in vars(before).items():
-        if name not in (*_SHARED, "public") and not _same(value, getattr(after, name)):
+        if name not in (*_SHARED, "public") and not same(value, getattr(after, name)):
             return name
-    altered = (n for n in _mappings(before) if not _same(getattr(before.public, n), getattr(after.public, n)))
+    altered = (n for n in _mappings(before) if not same(getattr(before.public, n), getattr(after.public, n)))
     return next((f"public.{name}" for name in altered), "")
 
 
@@ -57,7 +57,8 @@ def _copied(value: T) -> T:
     return made  # type: ignore[no-any-return]
 
 
-def _same(one: Any, other: Any) -> bool:
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are made of equal tensors and plain values; NaN equals itself."""
     listed = list(_tensors(one)), list(_tensors(other))
     return len(listed[0]) == len(listed[1]) and all(_equal(a, b) for a, b in zip(*listed, strict=True))
 

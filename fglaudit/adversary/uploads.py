@@ -18,8 +18,7 @@ from fglaudit.adversary.clipping import added_std, clip_on
 from fglaudit.adversary.means import EVERYBODY, ModelRound, one_is_left, others_means
 from fglaudit.adversary.once_per_view import once_per_view
 from fglaudit.adversary.personal_averages import last_uploads
-from fglaudit.adversary.public_rules import flooding_on, rounding_of_sums
-from fglaudit.adversary.public_rules import noise_std as noise_on_payload
+from fglaudit.adversary.public_rules import flooding_on, noise_std, rounding_of_sums
 from fglaudit.errors import FglauditError
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch, ModelUpdate, Payload
@@ -175,24 +174,24 @@ def sent_models(view: View, most: int | None = None) -> Iterator[tuple[Tensor, M
         yield clients, ModelRound(received, change)
 
 
-def noise_std(view: View, payload: type[Payload], values: Tensor | None = None) -> float:
+def upload_noise_std(view: View, payload: type[Payload], values: Tensor | None = None) -> float:
     """Return the standard deviation of what is added to an entry of ``payload`` on the way up; 0 if nothing is.
 
     Args:
         values: what was uploaded [K, ...]: rounding to levels over the range of each message is then counted too.
     """
     if values is None:
-        return math.hypot(noise_on_payload(view, payload, direction="up"), flooding_on(view, payload))
+        return math.hypot(noise_std(view, payload, direction="up"), flooding_on(view, payload))
     return math.hypot(added_std(view, payload, values, "up"), flooding_on(view, payload))
 
 
 def model_noise_std(view: View, models: ModelRound) -> float:
-    """Return :func:`noise_std` of uploaded models; what is left of a mean has what was added to that too."""
+    """Return :func:`upload_noise_std` of uploaded models; what is left of a mean has what was added to that too."""
     whole = view.public.structure.of(Models).upload == "weights"
-    up = noise_std(view, ModelUpdate, models.received + models.change if whole else models.change)
+    up = upload_noise_std(view, ModelUpdate, models.received + models.change if whole else models.change)
     if not models.of:
         return up
-    down = noise_on_payload(view, ModelUpdate, direction="down")
+    down = noise_std(view, ModelUpdate, direction="down")
     return math.hypot(up / models.of**0.5, models.spread * down)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from torch import isin
 
-from fglaudit.conformance.past_channel import Messages, aligned, changed_rows, moved, named
+from fglaudit.conformance.past_channel import KeptMessages, aligned, changed_rows, moved, named
 from fglaudit.context import REPORTING_NODE
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
@@ -13,7 +13,7 @@ from fglaudit.payloads import ModelUpdate, Payload
 from fglaudit.view import Observer
 
 
-def unexposed(protocol: FederatedProtocol, graph: FederatedGraph, first: Messages) -> str:
+def unexposed(protocol: FederatedProtocol, graph: FederatedGraph, first: KeptMessages) -> str:
     """Return in words who receives what a client's rows move, though ``exposed`` lists none of its nodes for that
     observer; empty if nobody does. Models, and what ``releases`` says is about whole clients or edges, are asked about
     under other quantities.
@@ -25,7 +25,7 @@ def unexposed(protocol: FederatedProtocol, graph: FederatedGraph, first: Message
     if not listed:
         return ""
     client, own, rows = changed_rows(graph)
-    other = Messages.with_rows(protocol, graph, rows)
+    other = KeptMessages.with_rows(protocol, graph, rows)
     since: dict[type, int] = {}
     for before, after in zip(first.batches, other.batches, strict=False):
         if not aligned(before, after):

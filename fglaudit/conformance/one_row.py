@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.conformance.past_channel import Messages, aligned
+from fglaudit.conformance.past_channel import KeptMessages, aligned
 from fglaudit.context import REPORTING_NODE, Release
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
@@ -36,7 +36,7 @@ class _Moved:
         return ((a, b) for a, b in listed if a.round == listed[0][0].round)
 
 
-def misstated(protocol: FederatedProtocol, graph: FederatedGraph, first: Messages) -> str:
+def misstated(protocol: FederatedProtocol, graph: FederatedGraph, first: KeptMessages) -> str:
     """Return in words what one row moves otherwise than stated; empty if nothing was seen to.
 
     Args:
@@ -63,13 +63,13 @@ def _bounded(release: Release) -> bool:
     return release.gain is not None and release.row_norm is None and release.unit in ("node", REPORTING_NODE)
 
 
-def _trials(protocol: FederatedProtocol, graph: FederatedGraph, first: Messages) -> Iterator[_Moved]:
+def _trials(protocol: FederatedProtocol, graph: FederatedGraph, first: KeptMessages) -> Iterator[_Moved]:
     """Yield what rows of the nodes with the most, with the fewest and with a middle number of neighbours move."""
     order = graph.degrees().argsort(descending=True).tolist()
     for node in dict.fromkeys((order[0], order[len(order) // 2], order[-1])):
         x = graph.x.clone()
         x[node, 0] = 1 - x[node, 0] if graph.features is FeatureKind.BINARY else x[node, 0] + 1
-        other = Messages.with_rows(protocol, graph, x)
+        other = KeptMessages.with_rows(protocol, graph, x)
         pairs = [(a, b) for a, b in zip(first.batches, other.batches, strict=False) if aligned(a, b)]
         yield _Moved(node, 0, float(x[node, 0] - graph.x[node, 0]), tuple(pairs))
 

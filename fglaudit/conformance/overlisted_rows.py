@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
 from fglaudit.conformance.exposed_rows import about_nodes
-from fglaudit.conformance.past_channel import Messages, aligned, moved, other_rows
+from fglaudit.conformance.past_channel import KeptMessages, aligned, moved, other_rows
 from fglaudit.conformance.unlisted_rows import receives
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
@@ -18,7 +18,7 @@ from fglaudit.payloads import Payload
 from fglaudit.view import Observer
 
 
-def overlisted(protocol: FederatedProtocol, graph: FederatedGraph, first: Messages) -> str:
+def overlisted(protocol: FederatedProtocol, graph: FederatedGraph, first: KeptMessages) -> str:
     """Return in words which client sees nothing of nodes that ``exposed`` lists for it; empty if none was seen to.
 
     The rows of half of them are other ones, of those furthest away, then of a quarter: something that the client
@@ -45,7 +45,7 @@ def overlisted(protocol: FederatedProtocol, graph: FederatedGraph, first: Messag
 def _reach(
     protocol: FederatedProtocol,
     graph: FederatedGraph,
-    first: Messages,
+    first: KeptMessages,
     listed: set[type[Payload]],
     observer: Observer,
     nodes: Tensor,
@@ -55,7 +55,7 @@ def _reach(
     x[nodes] = other_rows(x[nodes])
     if torch.equal(x, graph.x):
         return True
-    other = Messages.with_rows(protocol, graph, x)
+    other = KeptMessages.with_rows(protocol, graph, x)
     for before, after in zip(first.batches, other.batches, strict=False):
         if not aligned(before, after):
             return True

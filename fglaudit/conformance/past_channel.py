@@ -59,7 +59,7 @@ class _World:
     as_many: tuple[FederatedGraph, ...] = ()
 
 
-def carried_past(protocol: FederatedProtocol, graph: FederatedGraph, run: Run, first: Messages) -> str:
+def carried_past(protocol: FederatedProtocol, graph: FederatedGraph, run: Run, first: KeptMessages) -> str:
     """Return in words what a party makes of others' data that no message brought it; empty if nothing was seen.
 
     Args:
@@ -67,7 +67,7 @@ def carried_past(protocol: FederatedProtocol, graph: FederatedGraph, run: Run, f
         first: its messages.
     """
     for sender, receiver in first.pairs():
-        other = Messages(first, (sender, receiver))
+        other = KeptMessages(first, (sender, receiver))
         try:
             record(protocol, graph, NoDefense(), tamper=other.force)
         except FglauditError:  # it refuses messages that differ by receiver
@@ -81,7 +81,7 @@ def carried_past(protocol: FederatedProtocol, graph: FederatedGraph, run: Run, f
 
 
 def told_without_message(
-    protocol: FederatedProtocol, graph: FederatedGraph, run: Run, first: Messages, seed: int = 0
+    protocol: FederatedProtocol, graph: FederatedGraph, run: Run, first: KeptMessages, seed: int = 0
 ) -> str:
     """Return in words what others make of a client's data although everybody receives what was received before; empty
     if nothing was seen. Takes five trainings where all is well.
@@ -117,10 +117,10 @@ def _pooled(protocol: FederatedProtocol, graph: FederatedGraph, run: Run, seed: 
 
 
 def _change(
-    protocol: FederatedProtocol, graph: FederatedGraph, world: _World, first: Messages, run: Run, seed: int
+    protocol: FederatedProtocol, graph: FederatedGraph, world: _World, first: KeptMessages, run: Run, seed: int
 ) -> str:
     """Return what is another one in ``graph``, one of ``world``, in words; empty if nothing is."""
-    other = Messages(first)
+    other = KeptMessages(first)
     trained = record(protocol, graph, NoDefense(), tamper=other.force, seed=seed).trained
     may = (*world.clients, SERVER) if world.known else world.clients
     if (sender := other.strange(may)) is not None:
@@ -209,18 +209,18 @@ def _tested(graph: FederatedGraph) -> Tensor:
     return test & ~used
 
 
-class Messages:
+class KeptMessages:
     """The messages of a training, which receivers of another one get in place of its own; those from one to the other
     of the pair ``altered`` with other numbers."""
 
-    def __init__(self, earlier: Messages | None = None, altered: tuple[int, int] | None = None) -> None:
+    def __init__(self, earlier: KeptMessages | None = None, altered: tuple[int, int] | None = None) -> None:
         self.batches: list[MessageBatch] = []
         self._earlier, self._altered = earlier, altered
 
     @staticmethod
-    def with_rows(protocol: FederatedProtocol, graph: FederatedGraph, x: Tensor) -> Messages:
+    def with_rows(protocol: FederatedProtocol, graph: FederatedGraph, x: Tensor) -> KeptMessages:
         """Return the messages of a training of ``protocol`` without a defense, on ``graph`` with rows ``x``."""
-        found = Messages()
+        found = KeptMessages()
         record(protocol, replace(graph, x=x), NoDefense(), tamper=found.keep)
         return found
 

@@ -13,7 +13,7 @@ from fglaudit.conformance.comparing import assert_unchanged, check_plugin, graph
 from fglaudit.conformance.exposed_rows import unexposed
 from fglaudit.conformance.one_row import misstated
 from fglaudit.conformance.overlisted_rows import overlisted
-from fglaudit.conformance.past_channel import Messages, carried_past, told_without_message
+from fglaudit.conformance.past_channel import KeptMessages, carried_past, told_without_message
 from fglaudit.conformance.runs import CPU, Run, example_graph, record
 from fglaudit.conformance.unlisted_rows import unlisted
 from fglaudit.conformance.uploaded_models import misread_uploads
@@ -37,7 +37,7 @@ def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = N
     check_plugin(protocol)
     graph = graph or example_graph()
     before = graph_tensors(graph)
-    first = Messages()
+    first = KeptMessages()
     run = record(protocol, graph, tamper=first.keep)
     assert_unchanged(before, graph_tensors(graph), "a protocol must not change the graph it is given")
     past = carried_past(protocol, graph, run, first)
@@ -88,12 +88,12 @@ def check_on_large(protocol: FederatedProtocol, graph: FederatedGraph, seed: int
     Raises:
         AssertionError: naming the rule that does not hold.
     """
-    first = Messages()
+    first = KeptMessages()
     run = record(protocol, graph, tamper=first.keep, seed=seed)
     past = told_without_message(protocol, graph, run, first, seed)
     assert not past, f"whatever crosses between parties goes through the channel, to who uses it: {past}"
     if seed:
-        first = Messages()
+        first = KeptMessages()
         record(protocol, graph, tamper=first.keep)
     reached = unexposed(protocol, graph, first) or unlisted(protocol, graph, first)
     assert not reached, f"`exposed` lists all nodes whose rows reach an observer; {reached}"

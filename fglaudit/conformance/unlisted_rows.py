@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from fglaudit.conformance.exposed_rows import about_nodes
-from fglaudit.conformance.past_channel import Messages, aligned, moved, other_rows
+from fglaudit.conformance.past_channel import KeptMessages, aligned, moved, other_rows
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
 from fglaudit.payloads import SERVER, Embeddings, MessageBatch, Payload
 from fglaudit.view import Observer
 
 
-def unlisted(protocol: FederatedProtocol, graph: FederatedGraph, first: Messages) -> str:
+def unlisted(protocol: FederatedProtocol, graph: FederatedGraph, first: KeptMessages) -> str:
     """Return in words who receives what is made of rows that ``exposed`` does not list for it; empty if nobody does.
 
     All rows that are not listed for an observer, nor its own, are other ones: then it receives what it received before.
@@ -39,7 +39,7 @@ def unlisted(protocol: FederatedProtocol, graph: FederatedGraph, first: Messages
     for nodes, observers in alike.items():
         at, x = torch.tensor(nodes), graph.x.clone()
         x[at] = other_rows(x[at])
-        other = Messages.with_rows(protocol, graph, x)
+        other = KeptMessages.with_rows(protocol, graph, x)
         for before, after in _first_of_kind(first, other, listed):
             entries = moved(before, after)
             messages = list(set(before.entry_messages()[entries].tolist()))
@@ -74,7 +74,7 @@ def _unlisted(protocol: FederatedProtocol, graph: FederatedGraph, observer: Obse
 
 
 def _first_of_kind(
-    first: Messages, other: Messages, listed: set[type[Payload]]
+    first: KeptMessages, other: KeptMessages, listed: set[type[Payload]]
 ) -> Iterator[tuple[MessageBatch, MessageBatch]]:
     """Yield the batches of the first round of each of the ``listed`` payloads in both trainings, up to the first model
     or the like that differs: from there on everything depends on everything."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fglaudit.conformance.past_channel import Messages
+from fglaudit.conformance.past_channel import KeptMessages
 from fglaudit.conformance.runs import record
 from fglaudit.defenses.none import NoDefense
 from fglaudit.errors import FglauditError
@@ -25,7 +25,7 @@ _FOLLOWS = 0.25
 """From which share on of it that comes back uploads are weights: all of it where nothing is trained."""
 
 
-def misread_uploads(protocol: FederatedProtocol, graph: FederatedGraph, first: Messages) -> str:
+def misread_uploads(protocol: FederatedProtocol, graph: FederatedGraph, first: KeptMessages) -> str:
     """Return in words what clients upload other than stated; empty if nothing was seen to be.
 
     Args:

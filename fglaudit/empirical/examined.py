@@ -65,6 +65,11 @@ class Step:
     stated: float
     what: str
 
+    @property
+    def share(self) -> float:
+        """How far it goes of what is stated."""
+        return self.length / self.stated
+
 
 @dataclass(frozen=True)
 class Examined:
@@ -132,13 +137,7 @@ def examined(
     trace = again(graph)
     same, redrawn = moves(trace, again(graph)), moves(trace, again(graph, "B"))
     most = QUICK_PAIRS if quick else max(FEW_PAIRS, min(PAIRS, MOST_NUMBERS // max(1, _numbers(trace))))
-    pairs = replaced_records(graph, promise.unit or "node", derive(seed, "replaced records"), most)
-    if promise.labels:
-        pairs += relabelled(graph, promise.unit, derive(seed, "other labels"), QUICK_PAIRS)
-    if promise.unit == "node" and promise.relation is Relation.ADD_OR_REMOVE:
-        bound = first(facts, DegreeBound)
-        gone = derive(seed, "nodes taken away")
-        pairs += taken_away(graph, bound.bound if bound else graph.num_nodes, gone, QUICK_PAIRS)
+    pairs = _pairs(graph, facts, promise, seed, most)
     moved: dict[Sent, str] = {}
     longest: dict[int, Step] = {}
     accuracy = False
@@ -154,9 +153,22 @@ def examined(
         for number, step in _steps(context, facts, accounted, trace, other, pair):
             if same.of(step.noised):
                 continue  # with equal draws it moves by itself: what the record moves cannot be told
-            if number not in longest or step.length / step.stated > longest[number].length / longest[number].stated:
+            if number not in longest or step.share > longest[number].share:
                 longest[number] = step
     return Examined(trace, same, redrawn, moved, accuracy, tuple(longest.values()), len(pairs), held, reach.rounds)
+
+
+def _pairs(graph: FederatedGraph, facts: Sequence[Fact], promise: Guarantee, seed: int, most: int) -> list[Replaced]:
+    """Return ``graph`` with one record replaced, at ``most`` such, and with a label or a node fewer where the promise
+    is about these."""
+    pairs = replaced_records(graph, promise.unit or "node", derive(seed, "replaced records"), most)
+    if promise.labels:
+        pairs += relabelled(graph, promise.unit, derive(seed, "other labels"), QUICK_PAIRS)
+    if promise.unit == "node" and promise.relation is Relation.ADD_OR_REMOVE:
+        bound = first(facts, DegreeBound)
+        gone = derive(seed, "nodes taken away")
+        pairs += taken_away(graph, bound.bound if bound else graph.num_nodes, gone, QUICK_PAIRS)
+    return pairs
 
 
 def _numbers(trace: Trace) -> int:
@@ -263,7 +275,7 @@ def sensitivity_audit(seen: Examined) -> Audit:
     name = "sensitivity"
     far = [step for step in seen.steps if step.length > step.stated * (1 + 1e-4)]
     if far:
-        step = max(far, key=lambda s: s.length / s.stated)
+        step = max(far, key=lambda s: s.share)
         kind = step.noised.payload + (" of the server" if step.noised.by_server else "")
         return Audit(
             name,
@@ -275,6 +287,6 @@ def sensitivity_audit(seen: Examined) -> Audit:
         return Audit(name, Outcome.UNTESTED, "releases move without a record: what one moves cannot be told")
     if not seen.steps:
         return Audit(name, Outcome.PASSED, "no release has a step with a norm")
-    most = ", ".join(f"{step.noised.payload} {step.length / step.stated:.3g} of what is stated" for step in seen.steps)
+    most = ", ".join(f"{step.noised.payload} {step.share:.3g} of what is stated" for step in seen.steps)
     words = f"{seen.pairs} records replaced in the first {seen.rounds} rounds with equal draws; longest steps: {most}"
     return Audit(name, Outcome.PASSED, words)

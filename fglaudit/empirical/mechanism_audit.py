@@ -9,7 +9,7 @@ That no guess wins proves nothing, so the answer is "refuted" or "not refuted", 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import dp_accounting
@@ -29,7 +29,7 @@ from fglaudit.empirical.curve_test import (
 from fglaudit.empirical.gdp import gdp
 from fglaudit.empirical.mechanism_calls import AuditedMechanism
 from fglaudit.empirical.mechanism_guesses import TESTS, guesses
-from fglaudit.empirical.mechanism_inputs import Inputs
+from fglaudit.empirical.mechanism_inputs import Inputs, Neighbors
 from fglaudit.empirical.trade_off_audit import ENOUGH, TOO_SMALL
 from fglaudit.errors import FglauditError
 from fglaudit.guarantees import REFUTED_AT, Outcome
@@ -169,39 +169,67 @@ def audit_mechanism(
     curve = Curve.of(promise.curve)
     level = REFUTED_AT / (TESTS * len(pairs))
     copies = replays or _wanted(promise, level)
-    best, measured, tests = (1.0, "no test: equal answers in both worlds"), 0.0, 0
-    for number, pair in enumerate(pairs):
-        progress(f"{number + 1} of {len(pairs)}: {pair.name}; 2 x {copies} replays")
-        rng = derive(seed, "mechanism", "replays", number)
-        seen = [mechanism.replays(given, copies, releases, rng) for given in (pair.present, pair.absent)]
-        for name, there, gone in guesses(seen[0], seen[1], pair, seed):
-            if bool((there == there[0]).all()) and bool((gone == there[0]).all()):
-                continue
-            tests += 1
-            test = curve_test(there, gone, curve, rng=derive(seed, "mechanism", "split", number, tests))
-            words = (
-                f"{name} on {pair.name}: {test.hits:.3f} hits at {test.alarms:.3f} false alarms, where"
-                f" {promise.curve.hits(test.alarms):.3f} are allowed"
-            )
-            best = min(best, (test.p_value, words))
-            bound = gdp if promise.gaussian else clopper_pearson
-            shown = bound(
-                there,
-                gone,
-                delta=promise.delta,
-                confidence=1 - REFUTED_AT,
-                rng=derive(seed, "mechanism", "bound", number, tests),
-                tried=TESTS * len(pairs),
-            )
-            measured = max(measured, shown.epsilon)
+    tests = list(_tests(mechanism, promise, pairs, curve, copies, releases, seed, progress))
+    best = min(((test.p_value, test.words) for test in tests), default=(1.0, "no test: equal answers in both worlds"))
+    measured = max((test.epsilon for test in tests), default=0.0)
     p = min(1.0, TESTS * len(pairs) * best[0])
     largest, seen_power = _enough(promise, copies, level)
     suffices = Outcome.PASSED if _suffices(promise, largest, seen_power) else Outcome.UNTESTED
     outcome = Outcome.REFUTED if p <= REFUTED_AT else suffices
     seldom = _largest_seldom(copies, level)
     return MechanismAudit(
-        promise, outcome, p, best[1], measured, largest, seldom, seen_power, copies, len(pairs), releases, tests
+        promise, outcome, p, best[1], measured, largest, seldom, seen_power, copies, len(pairs), releases, len(tests)
     )
+
+
+@dataclass(frozen=True)
+class _Test:
+    """What one way to guess the record says against a promise.
+
+    Attributes:
+        p_value: of the promise.
+        words: which guess, and how often it was right.
+        epsilon: lower bound.
+    """
+
+    p_value: float
+    words: str
+    epsilon: float
+
+
+def _tests(
+    mechanism: AuditedMechanism,
+    promise: Promise,
+    pairs: Sequence[Neighbors],
+    curve: Curve,
+    copies: int,
+    releases: int,
+    seed: int,
+    progress: Callable[[str], None],
+) -> Iterator[_Test]:
+    """Yield a test for every guess on ``copies`` replays of either input of each pair that is not always the same."""
+    bound = gdp if promise.gaussian else clopper_pearson
+    made = 0
+    for number, pair in enumerate(pairs):
+        progress(f"{number + 1} of {len(pairs)}: {pair.name}; 2 x {copies} replays")
+        rng = derive(seed, "mechanism", "replays", number)
+        present, absent = (mechanism.replays(given, copies, releases, rng) for given in (pair.present, pair.absent))
+        for name, there, gone in guesses(present, absent, pair, seed):
+            if bool((there == there[0]).all()) and bool((gone == there[0]).all()):
+                continue
+            made += 1
+            test = curve_test(there, gone, curve, rng=derive(seed, "mechanism", "split", number, made))
+            shown = bound(
+                there,
+                gone,
+                delta=promise.delta,
+                confidence=1 - REFUTED_AT,
+                rng=derive(seed, "mechanism", "bound", number, made),
+                tried=TESTS * len(pairs),
+            )
+            allowed = promise.curve.hits(test.alarms)
+            words = f"{test.hits:.3f} hits at {test.alarms:.3f} false alarms, where {allowed:.3f} are allowed"
+            yield _Test(test.p_value, f"{name} on {pair.name}: {words}", shown.epsilon)
 
 
 def _enough(promise: Promise, copies: int, level: float) -> tuple[float, float | None]:

@@ -8,7 +8,7 @@ from fglaudit.gate.naming import name_all
 from fglaudit.gate.policy import Policy
 from fglaudit.gate.upper_ends import nothing_leaves
 from fglaudit.quantities.base import NO_ROW_REACHES
-from fglaudit.reports.answers import Answer, Word
+from fglaudit.reports.answers import Answer, AnswerWord
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.records import Run
 from fglaudit.scoring.clusters import MIN_CLUSTERS
@@ -25,7 +25,7 @@ def check_askable(policy: Policy, run: Run, manifest: Manifest, answers: list[An
     """Raise :class:`FglauditError` for the first thing that no run of this suite can show."""
     planned = {(observer, knowledge) for cell in manifest.plan for observer, knowledge, _ in cell.rows}
     known = [name for observer in sorted(planned) for name in observer_names(observer)]
-    leaking = any(_asked(policy, answer) and answer.word is Word.LEAKS for answer in answers)
+    leaking = any(_asked(policy, answer) and answer.word is AnswerWord.LEAKS for answer in answers)
     for name, quantities in policy.observers.items():
         if name not in known:
             raise FglauditError(f"observers: {unknown('observer of this run', name, known)}")

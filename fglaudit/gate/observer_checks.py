@@ -10,13 +10,13 @@ from fglaudit.gate.naming import name_all, name_one
 from fglaudit.gate.policy import Want
 from fglaudit.gate.upper_ends import UpperEnd, upper_end
 from fglaudit.reports.achieved import why_so
-from fglaudit.reports.answers import Answer, Word
+from fglaudit.reports.answers import Answer, AnswerWord
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.numbers import THIN
 from fglaudit.reports.summary import Setting
 
-_ORDER = list(Word)
-Trouble = tuple[Word, str, Setting]
+_ORDER = list(AnswerWord)
+Trouble = tuple[AnswerWord, str, Setting]
 """What is wrong in a setting: the word, why, and the setting."""
 
 
@@ -25,7 +25,7 @@ def observer_checks(
 ) -> Iterable[Check]:
     """Yield the checks of ``want`` on the answers ``asked`` about the ``trained`` settings."""
     untested: list[Trouble] = [
-        (Word.NOT_TESTED, "no attack of this suite asks that", setting)
+        (AnswerWord.NOT_TESTED, "no attack of this suite asks that", setting)
         for setting in trained
         if not any(answer.setting is setting for answer in asked)
     ]
@@ -45,7 +45,7 @@ def _advantage(
         key=lambda pair: -(pair[1].high or 0.0),
     )
     open_ = [
-        (*(_trouble(answer, end) if answer.word is Word.LEAKS else (_word(answer), end.why_not)), answer.setting)
+        (*(_trouble(answer, end) if answer.word is AnswerWord.LEAKS else (_word(answer), end.why_not)), answer.setting)
         for answer, end in ends
         if end.why_not and (end.high or 0.0) <= most
     ]
@@ -60,8 +60,8 @@ def _advantage(
 def _held(name: str, ends: Sequence[tuple[Answer, UpperEnd]], untested: Sequence[Trouble], labels: Labels) -> Check:
     bad = [(*_trouble(answer, end), answer.setting) for answer, end in ends if not _holds(answer, end)]
     if said := _listed([*bad, *untested], labels):
-        return Check(name, Word.HELD, "; ".join(said), False)
-    return Check(name, Word.HELD, Word.HELD if ends else _NOTHING, bool(ends))
+        return Check(name, AnswerWord.HELD, "; ".join(said), False)
+    return Check(name, AnswerWord.HELD, AnswerWord.HELD if ends else _NOTHING, bool(ends))
 
 
 _NOTHING = "not tested: no setting of this run could be trained"
@@ -70,18 +70,18 @@ _NOTHING = "not tested: no setting of this run could be trained"
 def _holds(answer: Answer, end: UpperEnd) -> bool:
     """Whether nothing leaks: attacks show it, or nothing that is not sealed or public reaches the observer."""
     needless = not any(leak.measured for leak in answer.leaks)
-    return not end.why_not and (needless or answer.word is Word.HELD)
+    return not end.why_not and (needless or answer.word is AnswerWord.HELD)
 
 
-def _trouble(answer: Answer, end: UpperEnd) -> tuple[Word, str]:
+def _trouble(answer: Answer, end: UpperEnd) -> tuple[AnswerWord, str]:
     """Return the word of an answer that does not hold, and why, in a few words."""
-    if answer.word is Word.LEAKS and answer.leak is not None:
-        return Word.LEAKS, why_so(answer).replace(THIN, " ")
-    return _word(answer), end.why_not if answer.word in (Word.HELD, Word.NOT_TESTED) else answer.reason
+    if answer.word is AnswerWord.LEAKS and answer.leak is not None:
+        return AnswerWord.LEAKS, why_so(answer).replace(THIN, " ")
+    return _word(answer), end.why_not if answer.word in (AnswerWord.HELD, AnswerWord.NOT_TESTED) else answer.reason
 
 
-def _word(answer: Answer) -> Word:
-    return Word.NOT_SHOWN if answer.word is Word.HELD else answer.word
+def _word(answer: Answer) -> AnswerWord:
+    return AnswerWord.NOT_SHOWN if answer.word is AnswerWord.HELD else answer.word
 
 
 def _figure(answer: Answer, end: UpperEnd, labels: Labels) -> str:
@@ -91,7 +91,7 @@ def _figure(answer: Answer, end: UpperEnd, labels: Labels) -> str:
 
 def _listed(troubles: Sequence[Trouble], labels: Labels) -> list[str]:
     """Say each reason once, with all settings it is said of; what leaks first."""
-    groups: dict[tuple[Word, str], list[Setting]] = {}
+    groups: dict[tuple[AnswerWord, str], list[Setting]] = {}
     for word, why, setting in sorted(troubles, key=lambda trouble: _ORDER.index(trouble[0])):
         groups.setdefault((word, why), []).append(setting)
     return [f"{word}: {why} ({name_all(settings, labels)})" for (word, why), settings in groups.items()]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from fglaudit.adversary.default_planting import planted_for
-from fglaudit.adversary.guarded_view import changed, own_view
+from fglaudit.adversary.guarded_view import changed, own_view, same
 from fglaudit.adversary.guests import guest
 from fglaudit.conformance.comparing import check_plugin
 from fglaudit.conformance.runs import CPU
@@ -40,12 +39,12 @@ def check_attack(attack: Attack, view: View) -> None:
             "an attack returns what its `quantity` says"
         )
         assert first.quantity == type(attack).quantity, "an inference is of the attack's `quantity`"
-        assert _same(first, again), "same seed, same result (rule 8)"
+        assert same(first, again), "same seed, same result (rule 8)"
         assert len(first.subjects) == len(first.estimate), "one estimate per subject"
         assert bool(torch.isfinite(first.estimate).all()), "estimates are finite"
         return
     assert isinstance(first, Reconstruction), "an attack returns what its `quantity` says"
-    assert _same(first, again), "same seed, same result (rule 8)"
+    assert same(first, again), "same seed, same result (rule 8)"
     rows = len(first.rows)
     assert first.rows.shape == (rows, view.public.num_features), "one column per feature"
     assert first.nodes.shape == first.confidence.shape == (rows,), "one node and one confidence per row"
@@ -53,12 +52,3 @@ def check_attack(attack: Attack, view: View) -> None:
     assert bool(((first.nodes >= -1) & (first.nodes < view.public.num_nodes)).all()), "nodes are global ids or -1"
     planted = planted_for(attack, view, derive(0, "plant"))
     assert planted.view.public.num_features == view.public.num_features, "a planted leak has the cell's shapes (rule 6)"
-
-
-def _same(one: object, other: object) -> bool:
-    """Whether two results are equal in all that they say: which rows count also follows from nodes and confidence."""
-    first, second = (list(vars(result).items()) for result in (one, other))
-    return type(one) is type(other) and all(
-        torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else a is b or a == b
-        for (_, a), (_, b) in zip(first, second, strict=True)
-    )

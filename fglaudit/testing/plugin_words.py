@@ -9,9 +9,8 @@ from fglaudit.auditing import Report
 from fglaudit.conformance.of_runs import NAME
 from fglaudit.execution.exit_code import ExitCode
 from fglaudit.finding import CellRecord, Finding, Status
-from fglaudit.guarantees import Outcome
-from fglaudit.guarantees import Word as Guarantee
-from fglaudit.reports.answers import Answer, Word, answers
+from fglaudit.guarantees import Outcome, Word
+from fglaudit.reports.answers import Answer, AnswerWord, answers
 from fglaudit.reports.leaks import FEATURES
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import summarize
@@ -44,7 +43,7 @@ def stronger(rows: Sequence[Finding], beside: Report) -> Iterator[Line]:
     """Say where an attack of this package gets more from the same messages than the checked one, whose ``rows`` these
     are: what that one finds nothing in is then no sign of protection."""
     for answer in answered(beside):
-        if answer.word is not Word.LEAKS or answer.leak is None:
+        if answer.word is not AnswerWord.LEAKS or answer.leak is None:
             continue
         mine = [
             row.advantage or 0.0
@@ -69,7 +68,7 @@ def compared(under: Report, without: Report) -> Iterator[Line]:
         if answer.quantity != FEATURES and answer.leak is None and (before is None or before.leak is None):
             continue  # nothing here asks that of this protocol, with or without the defense
         was = f"; without the defense: {_figure(before)}" if before is not None else ""
-        read = answer.word is Word.LEAKS and answer.quantity == FEATURES
+        read = answer.word is AnswerWord.LEAKS and answer.quantity == FEATURES
         text = f"{answer_line(answer)}{was}"
         yield Line(text, ExitCode.FAILED, LEAK + _observer(answer)) if read else Line(text)
     accuracy, old = _accuracy(under.records), _accuracy(without.records)
@@ -80,7 +79,7 @@ def answer_line(answer: Answer) -> str:
     """Return what became of one question, for one observer."""
     who = _observer(answer)
     figure = f": {_figure(answer)}" if answer.leak is not None else ""
-    reason = f" ({answer.reason})" if answer.word in (Word.NOT_SHOWN, Word.NOT_TESTED) else ""
+    reason = f" ({answer.reason})" if answer.word in (AnswerWord.NOT_SHOWN, AnswerWord.NOT_TESTED) else ""
     return f"{who}, {answer.quantity}: {answer.word}{figure}{reason}"
 
 
@@ -104,7 +103,7 @@ def guarantee_lines(records: Sequence[CellRecord]) -> Iterator[Line]:
     first = records[0].findings[0]
     verdicts = [record.verdict for record in records if record.verdict is not None]
     for verdict in verdicts:
-        if verdict.word is Guarantee.REFUTED:
+        if verdict.word is Word.REFUTED:
             yield Line(f"{REFUTED}: {verdict.reason}", ExitCode.REFUTED)
             return
     if any(setting.contradicted for setting in summarize(Run("check", tuple(records), planned=True))):

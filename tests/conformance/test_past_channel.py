@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fglaudit.conformance.overlisted_rows import overlisted
-from fglaudit.conformance.past_channel import Messages
+from fglaudit.conformance.past_channel import KeptMessages
 from fglaudit.conformance.unlisted_rows import unlisted
 from fglaudit.context import Uploads
 from fglaudit.graph import ClientGraph, FederatedGraph
@@ -183,13 +183,13 @@ class Underlisted(FedGCN):
     ],
 )
 def test_rows_that_reach_somebody_and_are_not_listed_are_named(to: str, words: str) -> None:
-    protocol, first = Underlisted(hops=1, rounds=1, to=to), Messages()
+    protocol, first = Underlisted(hops=1, rounds=1, to=to), KeptMessages()
     record(protocol, tamper=first.keep)
     assert words in unlisted(protocol, example_graph(), first)
 
 
 def test_all_that_are_listed_are_enough() -> None:
-    protocol, first = FedGCN(hops=2, rounds=1), Messages()
+    protocol, first = FedGCN(hops=2, rounds=1), KeptMessages()
     record(protocol, tamper=first.keep)
     assert unlisted(protocol, example_graph(), first) == ""
 
@@ -206,7 +206,7 @@ class Everybody(FedGCN):
 
 def test_nodes_that_reach_nobody_and_are_listed_are_named() -> None:
     """Of a hundredth of the nodes all rows are an advantage of 0.01, which reads "held"."""
-    protocol, first = Everybody(hops=1, rounds=1), Messages()
+    protocol, first = Everybody(hops=1, rounds=1), KeptMessages()
     record(protocol, tamper=first.keep)
     assert "client:0 receives nothing made of rows of 20 of the 40" in overlisted(protocol, example_graph(), first)
     assert overlisted(FedGCN(hops=1, rounds=1), example_graph(), first) == ""

@@ -17,7 +17,7 @@ from fglaudit.observers import ObserverSpec
 from fglaudit.payloads import NeighborSums, Payload
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.registry import build
-from fglaudit.reports.answers import Word, judge
+from fglaudit.reports.answers import AnswerWord, judge
 from fglaudit.reports.leaks import Leak
 from fglaudit.scoring.clusters import Interval
 from fglaudit.scoring.score import score
@@ -61,6 +61,14 @@ class Zeros(Attack):
         return Planted(view, found.rows, found.nodes)
 
 
+class NoNumbers(Zeros):
+    """Says rows of NaN, which are not equal to themselves."""
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
+        found = super().run(view, rng=rng, device=device)
+        return dataclasses.replace(found, rows=found.rows / 0)
+
+
 def scored(*attacks: Attack) -> list[Finding]:
     """Return the rows of ``attacks`` by one client."""
     side = dataclasses.replace(RUN.recording.side, auxiliary={0.1: RUN.truth.about([_one()], False)[0].auxiliary})
@@ -77,7 +85,7 @@ def test_what_an_attack_of_another_author_does_not_find_is_not_held() -> None:
     assert row.status is Status.OK and row.adapted == f"no: {OTHERS}" and not row.can_reassure
     leak = Leak((row,), Interval(0.0, -0.01, 0.01, "beta-binomial", 60), {})
     word, _, why = judge([leak])
-    assert word is Word.NOT_SHOWN
+    assert word is AnswerWord.NOT_SHOWN
     assert why == "the attacks here are no part of fglaudit: they may show a leak, never its absence"
 
 
@@ -108,6 +116,11 @@ def test_an_attack_that_changes_settings_of_torch_fails_and_others_keep_theirs()
 def test_another_confidence_is_another_result() -> None:
     with pytest.raises(AssertionError, match="same seed, same result"):
         check_attack(Zeros(shifts=True), RUN.view(_one()))
+
+
+def test_rows_that_are_no_numbers_are_called_so_and_not_another_result() -> None:
+    with pytest.raises(AssertionError, match="rows are finite"):
+        check_attack(NoNumbers(), RUN.view(_one()))
 
 
 @pytest.mark.parametrize(

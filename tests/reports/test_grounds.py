@@ -17,7 +17,7 @@ from fglaudit.execution.stored_run import Manifest
 from fglaudit.files.own import stamped, unstamped
 from fglaudit.finding import CellRecord, Status
 from fglaudit.guarantees import FieldState
-from fglaudit.reports.answers import Word
+from fglaudit.reports.answers import AnswerWord
 from fglaudit.reports.choice import CHOSEN
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import MEAN, ONE_CLIENT, PROOF, Leak
@@ -114,7 +114,7 @@ def test_held_takes_every_message_as_the_attacks_know_it(tmp_path: Path) -> None
     unknown = replace(plain, fields=(FieldState("server", "SecretLetters", "values", "unexamined", ""),))
     for made, words in ((unstated, "that is not stated"), (unknown, "nobody read SecretLetters")):
         found = verdict(tmp_path / words, made)
-        assert (found.level, found.word) == ("unknown", Word.NOT_SHOWN) and words in found.headline
+        assert (found.level, found.word) == ("unknown", AnswerWord.NOT_SHOWN) and words in found.headline
     protected = replace(plain, fields=(FieldState("server", "SecretLetters", "values", "covered", ""),))
     assert verdict(tmp_path / "covered", protected).level == "held"
 

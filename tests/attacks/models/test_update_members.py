@@ -11,7 +11,7 @@ from scored_runs import inferred, truth_about
 from torch.nn import functional
 
 from fglaudit.attacking import unsuitable
-from fglaudit.attacks.models.loss_gradients import Gradients, Sums
+from fglaudit.attacks.models.loss_gradients import Gradients, GradientSums
 from fglaudit.attacks.models.update_members import UpdateMembers
 from fglaudit.defenses.training.dp_sgd import DpSgd
 from fglaudit.errors import FglauditError
@@ -50,7 +50,7 @@ def test_sums_of_gradients_are_autograd_s() -> None:
     hidden = graph.adjacency @ (x @ first.detach()[0])
     wrong = logits.detach().softmax(1) - functional.one_hot(y, 3)
     found = Gradients(torch.tensor([0]), expected, (hidden > 0)[None], (wrong @ second[0].T)[None])
-    sums = Sums.of(x, graph.adjacency, (found,))
+    sums = GradientSums.of(x, graph.adjacency, (found,))
     (total,) = sums.total(weights[None])
     torch.testing.assert_close(total, expected, rtol=1e-4, atol=1e-6)
     other = torch.randn(1, 5, 4, generator=draw)

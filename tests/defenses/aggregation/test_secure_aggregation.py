@@ -1,5 +1,4 @@
-"""The defense secure-aggregation in FedGCN and averaging: equal results, drop-outs, who reads what, bytes, bad
-input."""
+"""The defense secure-aggregation in FedGCN and averaging: equal results, who reads what, bytes, settings."""
 
 from __future__ import annotations
 
@@ -10,48 +9,22 @@ from typing import Any
 import pytest
 import torch
 from fedgcn_runs import adjacency
+from secret_sums import SERVER_ALONE, averaging, read, send_down, send_up
 from stated_facts import stated
 from torch import Tensor
 
-from fglaudit.context import Context
 from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
 from fglaudit.errors import FglauditError
-from fglaudit.facts import Absent, Sealed
-from fglaudit.federated.fedavg import averaged_models
+from fglaudit.facts import Sealed
 from fglaudit.graph import FederatedGraph
-from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, ModelUpdate, NeighborSums, Payload
+from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, ModelUpdate, NeighborSums
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive
 from fglaudit.sealing import SealedTensor
 from fglaudit.secagg.rows import MaskedRows
-from fglaudit.testing import Run, check_defense, example_graph, record
+from fglaudit.testing import check_defense, example_graph, record
 from fglaudit.view import Observer
 from fglaudit.wire.channel import RecordingChannel
-
-SERVER_ALONE = Observer(parties=(SERVER,))
-
-
-def averaging(clients: int, defense: SecureAggregation) -> RecordingChannel:
-    context = Context("averaging", 1, clients, 1, (), aggregates=averaged_models({"w": (1,)}, clients, clients, 1))
-    return RecordingChannel(defense.bind(context), clients, derive(0, "defense"))
-
-
-def send_up(channel: RecordingChannel, models: Tensor, round: int = 1) -> Tensor:
-    clients = torch.arange(len(models))
-    payload = channel.send(MessageBatch(round, clients, torch.full_like(clients, SERVER), ModelUpdate(models)))
-    assert isinstance(payload, ModelUpdate)
-    return payload.vector
-
-
-def send_down(channel: RecordingChannel, model: Tensor, clients: int, round: int = 1) -> Tensor:
-    to = torch.arange(clients)
-    payload = channel.send(MessageBatch(round, torch.full_like(to, SERVER), to, ModelUpdate(model.expand(clients, -1))))
-    assert isinstance(payload, ModelUpdate)
-    return payload.vector
-
-
-def read(run: Run, observer: Observer, payload: type[Payload]) -> list[MessageBatch]:
-    return list(run.view(observer).messages.of(payload))
 
 
 def rows_of(batch: MessageBatch) -> dict[tuple[int, int, int], Tensor]:
@@ -127,49 +100,6 @@ def test_single_messages_are_random_words_and_say_nothing_about_rows() -> None:
         assert len(torch.unique(words)) > len(words) - 3
     with pytest.raises(FglauditError, match="lacks some"):
         channel.send(MessageBatch(0, torch.tensor([SERVER]), torch.tensor([1]), arrived, torch.tensor([0, 180])))
-
-
-@pytest.mark.parametrize("dropouts", [0.125, 0.25])
-def test_the_mean_is_over_those_who_are_left(dropouts: float) -> None:
-    models = torch.randn(8, 50, generator=torch.Generator().manual_seed(2))
-    channel = averaging(8, SecureAggregation(dropouts=dropouts))
-    left = set()
-    for round in (1, 2, 3):
-        arrived = send_up(channel, models, round)
-        assert len(arrived) == round_half_up(8 * (1 - dropouts))
-        mean = send_down(channel, arrived.mean(0), 8, round)[0]
-        fits = [
-            subset
-            for subset in torch.combinations(torch.arange(8), len(arrived)).tolist()
-            if torch.allclose(models[subset].mean(0), mean, atol=1e-6)
-        ]
-        assert len(fits) == 1
-        left.add(tuple(fits[0]))
-    assert len(left) > 1  # drawn anew in every round
-
-
-def round_half_up(value: float) -> int:
-    return int(value + 0.5)
-
-
-def test_sums_lack_the_clients_that_dropped_out_and_say_which() -> None:
-    graph = example_graph(clients=8)
-    run = record(FedGCN(hops=1, rounds=2), graph, SecureAggregation(dropouts=0.25))
-    absent = stated(run.session, Absent, "NeighborSums").clients
-    assert len(absent) == 2
-    present = graph.x.double() * (~torch.isin(graph.owner(), torch.tensor(absent)))[:, None]
-    (batch,) = read(run, SERVER_ALONE, NeighborSums)
-    assert isinstance(batch.payload, NeighborSums)
-    torch.testing.assert_close(
-        batch.payload.sums, (adjacency(graph) @ present).float()[batch.payload.nodes], atol=1e-6, rtol=1e-6
-    )
-    (shown,) = [b for b in read(run, SERVER_ALONE, Ciphertexts) if b.round == 0]
-    assert set(range(8)) - set(shown.senders.tolist()) == set(absent)
-
-
-def test_too_many_drop_outs_fail_the_round() -> None:
-    with pytest.raises(FglauditError, match=r"needs 6 of 8 clients to the end; 4 dropped out and 4 are left"):
-        record(FedGCN(hops=1, rounds=2), example_graph(clients=8), SecureAggregation(dropouts=0.5))
 
 
 def test_who_reads_what() -> None:
@@ -257,14 +187,6 @@ def test_what_it_cannot_serve_is_refused_with_the_reason() -> None:
     assert "NeighborSums" in clear.mechanism and clear.epsilon_accounted is None and "3" in clear.key_custody
     models = SecureAggregation(on=("ModelUpdate",)).bind(FedGCN(hops=1).context(example_graph())).guarantee()
     assert "in the clear: NeighborSums" in models.mechanism
-
-
-@pytest.mark.parametrize(("threshold", "dropouts", "together"), [(2 / 3, 0.0, 7), (1.0, 0.0, 9), (2 / 3, 0.3, 6)])
-def test_all_that_are_left_but_one_need_no_shares(threshold: float, dropouts: float, together: int) -> None:
-    """They take their messages off the sum: fewer than hold enough shares read each message."""
-    context = FedGCN(hops=1).context(example_graph(clients=10))
-    custody = SecureAggregation(threshold=threshold, dropouts=dropouts).bind(context).guarantee().key_custody
-    assert f"the server and {together} of 10 clients" in custody
 
 
 @pytest.mark.parametrize(
