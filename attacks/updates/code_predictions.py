@@ -100,7 +100,7 @@ class CodePredictions(Attack):
         nodes = nodes[torch.randperm(len(nodes), generator=rng)]
         if Reports not in _columns(view):
             # Labels that are known say how far to trust the model: it was taught those too, as in training.
-            told = labelled[~torch.isin(labelled, nodes)].unique()
+            told = torch.unique(labelled[~torch.isin(labelled, nodes)])
             told = told[torch.randperm(len(told), generator=rng)[: most // 2]]
             bare = _only(bare, told, y[told])
         else:
