@@ -96,7 +96,16 @@ class CodePredictions(Attack):
         strange = ~own_nodes(view)
         strange[labelled] = False
         nodes = (strange if bool(strange.any()) else ~own_nodes(view)).nonzero().squeeze(1)
-        nodes = nodes[torch.randperm(len(nodes), generator=rng)[: min(_PLANTED, _most(view))]].sort().values
+        most = min(_PLANTED, _most(view))
+        nodes = nodes[torch.randperm(len(nodes), generator=rng)]
+        if Reports not in _columns(view):
+            # Labels that are known say how far to trust the model: it was taught those too, as in training.
+            told = torch.unique(labelled[~torch.isin(labelled, nodes)])
+            told = told[torch.randperm(len(told), generator=rng)[: most // 2]]
+            bare = _only(bare, told, y[told])
+        else:
+            told = labelled[:0]
+        nodes = nodes[: most - len(told)].sort().values
         (name, shape), columns = next(iter(public.layout.items())), _columns(view)
         model = torch.zeros(1, math.prod(shape))
         weight, batches = unflatten(model, public.layout)[name][0], list[MessageBatch]()
@@ -109,8 +118,9 @@ class CodePredictions(Attack):
             ways = (receiver, server) if sees_deliveries(view) else (server, receiver)
             batches.append(MessageBatch(0, *ways, said, ends))
         else:
-            codes = code_inputs(bare, torch.device("cpu"))[nodes]
-            wanted = 20 * one_hot(y[nodes], classes).double()
+            taught = torch.cat([nodes, told])
+            codes = code_inputs(bare, torch.device("cpu"))[taught]
+            wanted = 20 * one_hot(y[taught], classes).double()
             weight[columns[Codes]] = torch.linalg.lstsq(codes, wanted, driver="gelsd").solution.float()
         batches.append(MessageBatch(1, server, receiver, ModelUpdate(model)))
         planted = dataclasses.replace(bare, messages=MemoryMessages(tuple(batches)))

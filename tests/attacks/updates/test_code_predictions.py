@@ -23,6 +23,8 @@ from fglaudit.view import Observer, View
 from fglaudit.wire.channel import Keep
 
 KNOWS, CLIENT = Observer(parties=(SERVER,), topology=True), Observer(parties=(0,), topology=True)
+INFORMED = Observer(parties=(0,), topology=True, auxiliary=0.4)
+"""Knows labels enough to choose how far the model is to be trusted."""
 REPORTS = PrivateReports(hops=(1, 2), code_hops=(2, 4), width=64, encoder_rounds=4, rounds=8)
 PROTOCOLS = (StructureOnly(hops=(2, 4), width=32, rounds=4), REPORTS, dataclasses.replace(REPORTS, width=0))
 
@@ -52,7 +54,7 @@ def found(view: View) -> Inference:
     return answer
 
 
-@pytest.mark.parametrize("observer", [KNOWS, CLIENT])
+@pytest.mark.parametrize("observer", [KNOWS, CLIENT, INFORMED])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_self_tests_succeed(protocol: FederatedProtocol, observer: Observer) -> None:
     view = record(protocol, example_graph()).view(observer)
