@@ -18,7 +18,7 @@ from fglaudit.adversary.modelled import decides, late, out_of_order
 from fglaudit.adversary.once_per_view import forget
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Additive, Fact, Field, Randomised, kind_of
-from fglaudit.finding import ADAPTED, LEARNED, OTHERS, Finding, Status
+from fglaudit.finding import ADAPTED, LEARNED, OTHERS, SEALED, Finding, Status
 from fglaudit.guarantees import Word
 from fglaudit.interfaces import SERVER_TRUSTED, Attack
 from fglaudit.observers import ObserverSpec, expand
@@ -156,7 +156,7 @@ def _unreadable(attack: Attack, view: View) -> str | None:
         return None
     for payload in type(attack).consumes:
         if payload.__name__ in view.public.sealed and next(iter(view.messages.of(payload)), None) is None:
-            return f"{view.observer.name} sees ciphertexts only of {payload.__name__}, and holds no key"
+            return f"{view.observer.name} {SEALED} {payload.__name__}, and holds no key"
     return None
 
 

@@ -93,10 +93,13 @@ def unknown(kind: str, name: str, known: Iterable[str], elsewhere: str = "") -> 
 
 
 def _nearest(name: str, names: Sequence[str]) -> str:
-    """Return the one of ``names`` that ``name`` is with a slip of the pen or in part, or nothing."""
+    """Return the one of ``names`` that ``name`` is with a slip of the pen, in another order (vla, val) or in part; or
+    nothing."""
     wanted, plain = _plain(name[:ECHO]), {_plain(each): each for each in reversed(names)}
     if near := difflib.get_close_matches(wanted, plain, n=1, cutoff=SLIP):
         return plain[near[0]]
+    if swapped := [each for each in plain if sorted(each) == sorted(wanted)]:
+        return plain[swapped[0]]
     parts = (each for each in plain if min(len(each), len(wanted)) >= PART and (wanted in each or each in wanted))
     return plain.get(min(parts, key=len, default=""), "")
 

@@ -26,6 +26,8 @@ it proves itself on, are its own word, so it may show a leak, never its absence.
 YES, NO = "yes", "no"
 """What the column ``succeeds_weakened`` may say."""
 
+SEALED = "sees ciphertexts only of"
+"""In the reason of a row of an observer that was sent what the attack reads, but no key to it."""
 RAISED = "asked through the defense again, "
 """How the reason of a row begins whose ``succeeds_weakened`` is "no" because something raised: nothing was measured."""
 

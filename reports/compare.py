@@ -267,6 +267,10 @@ def _beyond(one: Sequence[float], other: Sequence[float], *, paired: bool) -> Ch
 def comparison_text(found: Comparison) -> str:
     """Return the comparison for a terminal: counts per observer and quantity, then what changed."""
     lines = [f"{found.first} -> {found.second}: better and worse are for privacy; for accuracy, higher is better"]
+    total = Counter(difference.change for difference in found.differences)
+    moved = [f"{total[c]} {c.value}" for c in Change if total[c] and c not in (Change.EQUAL, Change.UNTESTED)]
+    if moved or total[Change.EQUAL]:
+        lines.append(f"in all: {', '.join(moved) or 'nothing changed where both runs have a result'}")
     groups: dict[tuple[str, str], list[Difference]] = {}
     for difference in found.differences:
         groups.setdefault((difference.observer, difference.quantity), []).append(difference)

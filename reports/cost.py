@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fglaudit.finding import SEALED
 from fglaudit.reports.alarms import few
 from fglaudit.reports.answers import AnswerWord, answers, applies
 from fglaudit.reports.bought import chance, costs_nothing, gains
@@ -13,6 +14,7 @@ from fglaudit.reports.leaks import FEATURES, mean, sd
 from fglaudit.reports.numbers import percent, percent_spread
 from fglaudit.reports.options import is_option, undefended
 from fglaudit.reports.summary import Setting, setting_key
+from fglaudit.reports.wording import observer_label
 
 MOST = 6
 
@@ -63,9 +65,10 @@ def _at(here: Sequence[Setting], labels: Labels, again: Confirmations) -> list[s
                 lines.append(f"{protocol}: {_shown(bare)} without a defense; no defense of it has a result here.")
                 continue
             lines.append(
-                f"{protocol}: {_shown(bare)} without a defense; none of its defenses here is shown to stop the attacks"
-                f" on features ({tried}{more})."
+                f"{protocol}: {_shown(bare)} without a defense; none of its defenses here is shown to stop all"
+                f" attacks on features ({tried}{more})."
             )
+        lines += [f"{protocol}, in part: {part}." for part in filter(None, [_in_part(bare, mine, held, labels)])]
     if len(lines) > MOST:
         lines = [*lines[:MOST], f"{len(lines) - MOST} more protocols: see the table."]
     if not lines and options:
@@ -79,6 +82,23 @@ def _at(here: Sequence[Setting], labels: Labels, again: Confirmations) -> list[s
             f"With all data in one place, an upper bound, not an option: {labels.protocol(top)} {_shown(top)}."
         )
     return [*lines, *_beside(options, labels)]
+
+
+def _in_part(bare: Setting, mine: Sequence[Setting], held: Sequence[Setting], labels: Labels) -> str:
+    """Say which observers, of those that read features in ``bare``, a setting stops that does not stop all of them."""
+    reads = {a.observer for a in answers([bare]) if a.quantity == FEATURES and a.word is Word.LEAKS}
+    said = []
+    for setting in (s for s in mine if s is not bare and s not in held):
+        about = [a for a in answers([setting]) if a.quantity == FEATURES and a.observer in reads]
+        blind = [a for a in about if a.word is Word.NOT_TESTED and SEALED in a.reason]
+        words = [
+            f"{observer_label(a.observer)}: {'ciphertexts only' if a in blind else a.word.value}"
+            for a in about
+            if a in blind or a.word is Word.HELD
+        ]
+        if words:
+            said.append(f"{labels.defense(setting)} at {_shown(setting)} ({', '.join(words)})")
+    return few(said, MOST, "; ")
 
 
 def _beside(options: Sequence[Setting], labels: Labels) -> list[str]:
