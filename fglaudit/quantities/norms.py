@@ -1,19 +1,30 @@
 """Norms of feature rows: subjects are node ids [S], an estimate is a number [S]; in binary rows both count the ones.
 
 Asked about are the protocol's exposed nodes of which the observer holds no row. An answer is right within one percent
-of the truth (so counts below 50 must be exact); ``relative_error`` is the mean error. A guess is the median over the
-rows the observer knows, without any half the number of features.
+of the truth (so counts below 50 must be exact); ``relative_error`` is the mean error. A guess is the median or the most
+frequent norm of the rows that the observer knows; without any it is half the number of features, 0 (rows without an
+entry) or 1 (normalised rows). Of these the one that is right most often stands, so that what all rows have in common
+is no achievement.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import ALL_ROWS_KNOWN, NO_ROW_REACHES, InferredQuantity, Question, Scores, Truth
+from fglaudit.interfaces import Attack, Inference
+from fglaudit.quantities.base import (
+    ALL_ROWS_KNOWN,
+    NO_ROW_REACHES,
+    Comparison,
+    InferredQuantity,
+    Question,
+    Scores,
+    Truth,
+)
 from fglaudit.view import View
 
 _TOLERANCE = 0.01
@@ -40,6 +51,24 @@ class _Norms(InferredQuantity):
         known = self.of(view.known_rows().x.double())
         typical = known.median() if len(known) else torch.tensor(view.public.num_features / 2, dtype=torch.double)
         return Inference(self.name, subjects, typical.expand(len(subjects)))
+
+    def compare(
+        self,
+        attack: Attack,
+        views: Sequence[View],
+        asked: Sequence[Question],
+        results: Sequence[Inference],
+        guesses: Sequence[Inference],
+    ) -> Comparison:
+        best = [self._best(*each) for each in zip(views, asked, guesses, strict=True)]
+        return super().compare(attack, views, asked, results, best)
+
+    def _best(self, view: View, question: Question, guess: Inference) -> Inference:
+        """Return the number for all subjects that is right most often, ``guess`` unless another one is."""
+        known = self.of(view.known_rows().x.double())
+        others = known.mode().values[None] if len(known) else torch.tensor([0.0, 1.0], dtype=torch.double)
+        constant = [Inference(self.name, guess.subjects, other.expand(len(guess.subjects))) for other in others]
+        return max([guess, *constant], key=lambda each: float(self.score(question, each, each).values.sum().item()))
 
     def judge(self, question: Question, estimate: Tensor) -> Scores:
         error = (estimate.double() - question.truth).abs()

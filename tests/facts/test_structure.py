@@ -31,6 +31,7 @@ from fglaudit.structure import (
     Encoder,
     Latent,
     Models,
+    NoisyRows,
     NotStatedError,
     PersonalAverages,
     SpreadReports,
@@ -62,6 +63,7 @@ def test_every_protocol_states_all_that_is_asked_of_its_payloads(name: str) -> N
         about -= {Transformer}  # no attack evaluates models without global nodes
     if not sent & {GlobalNodes, FunctionalEmbeddings}:
         about -= {PersonalAverages}
+    about -= {NoisyRows}  # by default no protocol adds noise of its own to rows that it sends
     together = name in ("distributed-gcn", "bds-gcn")  # clients train one GCN together: nobody can train as one does
     if together:
         about -= {Training}

@@ -12,6 +12,7 @@ import torch
 import fglaudit
 from fglaudit.adversary.prior_only import best_entry_count
 from fglaudit.graph import FeatureKind
+from fglaudit.partition import PartitionSpec
 from fglaudit.quantities.row_metrics import RELATIVE_TOLERANCE, exact, matched_exact
 
 NODES = 60
@@ -101,3 +102,23 @@ def test_no_entry_is_the_best_guess_of_mostly_empty_rows() -> None:
     truth = torch.tensor([[True, False], [False, False], [False, False]])
     scores = torch.tensor([[0.3, 0.1]]).expand(3, -1)
     assert best_entry_count(scores, truth) == 0 and best_entry_count(scores[:1], truth[:1]) == 1
+
+
+@pytest.mark.parametrize("normalised", [False, True])
+def test_norms_that_rows_have_in_common_are_no_achievement(normalised: bool) -> None:
+    """Half the number of features was the guess of a server that knows no row, whatever norm all rows have."""
+    x = np.random.default_rng(0).random((NODES, 24)) < 0.3
+    x[::2] = 0 if not normalised else x[1::2]
+    rows = x / x.sum(1, keepdims=True).clip(1) if normalised else x
+    graph = {"x": rows.astype(np.float32), "y": np.arange(NODES) % 3, "edge_index": np.zeros((2, 0), dtype=int)}
+    ring = np.arange(NODES)
+    graph["edge_index"] = np.stack([np.r_[ring, (ring + 1) % NODES], np.r_[(ring + 1) % NODES, ring]])
+    settings = {"name": "nfedgnn", "rounds": 2, "hidden": 8, "heads": 1}
+    each = PartitionSpec("per-node")
+    report = fglaudit.audit(
+        graph, protocol=settings, partition=each, observers=["server"], attacks=["update-l1-norms"], empirical=False
+    )
+    found: Any = report.findings.itertuples()
+    (row,) = found
+    assert row.status == "ok", row.reason
+    assert row.control == (1.0 if normalised else 0.5)
