@@ -86,15 +86,15 @@ def _at(here: Sequence[Setting], labels: Labels, again: Confirmations) -> list[s
 
 def _in_part(bare: Setting, mine: Sequence[Setting], held: Sequence[Setting], labels: Labels) -> str:
     """Say which observers, of those that read features in ``bare``, a setting stops that does not stop all of them."""
-    reads = {a.observer for a in answers([bare]) if a.quantity == FEATURES and a.word is Word.LEAKS}
+    reads = {a.observer for a in answers([bare]) if a.quantity == FEATURES and a.word is AnswerWord.LEAKS}
     said = []
     for setting in (s for s in mine if s is not bare and s not in held):
         about = [a for a in answers([setting]) if a.quantity == FEATURES and a.observer in reads]
-        blind = [a for a in about if a.word is Word.NOT_TESTED and SEALED in a.reason]
+        blind = [a for a in about if a.word is AnswerWord.NOT_TESTED and SEALED in a.reason]
         words = [
             f"{observer_label(a.observer)}: {'ciphertexts only' if a in blind else a.word.value}"
             for a in about
-            if a in blind or a.word is Word.HELD
+            if a in blind or a.word is AnswerWord.HELD
         ]
         if words:
             said.append(f"{labels.defense(setting)} at {_shown(setting)} ({', '.join(words)})")
