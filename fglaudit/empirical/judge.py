@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from threadpoolctl import threadpool_limits
 
+from fglaudit.empirical.adjacency import promise_of
 from fglaudit.empirical.audits import audits as statistical
 from fglaudit.empirical.ciphertexts import NAMES as SEALING
 from fglaudit.empirical.ciphertexts import SCHEME, ciphertext_audits
@@ -69,7 +70,7 @@ def judge(
         unstated: what the defense changed and no fact explains.
         quick: replay nothing; a guarantee is then claimed at most.
     """
-    promise, context = session.guarantee(), protocol.context(graph)
+    promise, context = promise_of(session), protocol.context(graph)
     sealed = protocol.sealed(graph, session)
     if not promised(promise):
         why = "nothing is promised, and nothing was replayed"

@@ -13,6 +13,7 @@ import torch
 
 from fglaudit import registry
 from fglaudit.context import Context
+from fglaudit.empirical.adjacency import promise_of
 from fglaudit.empirical.field_states import after_unstated
 from fglaudit.empirical.judge import TRADE_OFF, judge
 from fglaudit.federated.collapse import collapsed
@@ -78,7 +79,7 @@ def record_training(
     carrier = wire if behaviour is None else ActiveChannel(wire, conduct)
     trained = protocol.train(graph, carrier, rng=derive(seed, "train", key=key), device=device)
     seconds = time.perf_counter() - start
-    guarantee = session.guarantee()
+    guarantee = promise_of(session)
     verdict, fields = judge(
         protocol,
         graph,

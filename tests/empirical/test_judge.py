@@ -48,7 +48,9 @@ class Wrapped(DefenseSession):
         return self.honest.changes(payload)
 
     def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
-        if not isinstance(batch.payload, NeighborSums) or self.faulty.fault in ("epsilon", "none", "wider rows"):
+        if not isinstance(batch.payload, NeighborSums) or self.faulty.fault in (
+            *("epsilon", "none", "wider rows", "words"),
+        ):
             return self.honest.release(batch, rng)
         sums = self.honest.release(batch, torch.Generator().manual_seed(5)).tensors()["sums"] - batch.payload.sums
         size = batch.payload.sums.shape
@@ -69,6 +71,8 @@ class Wrapped(DefenseSession):
 
     def guarantee(self) -> Guarantee:
         promise = self.honest.guarantee()
+        if self.faulty.fault == "words":
+            return dataclasses.replace(promise, adjacency="one node with all its edges and its label removed")
         if self.faulty.fault != "epsilon":
             return promise
         return dataclasses.replace(promise, epsilon_claimed=1.0, epsilon_accounted=1.0)
@@ -223,3 +227,10 @@ def test_a_way_around_the_defense() -> None:
     assert verdict.word is Word.CLAIMED and "no stated mechanism covers" in verdict.reason
     moved = [s for s in states if s.state == "nothing"]
     assert ("server", "ModelUpdate", "vector") in {(s.observer, s.payload, s.field) for s in moved}
+
+
+def test_what_is_hidden_is_said_in_the_words_of_who_accounted_it() -> None:
+    """An author may call the row of one node a node with its edges."""
+    recording = record(SUMS, defense=Faulty(epsilon=4.0, fault="words")).recording
+    assert recording.verdict.adjacency == recording.guarantee.adjacency
+    assert recording.guarantee.adjacency == "one node's features zeroed out; edges and labels public"
