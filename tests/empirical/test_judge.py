@@ -20,11 +20,11 @@ from fglaudit.empirical import judge as judging
 from fglaudit.empirical.examined import FEW_PAIRS
 from fglaudit.empirical.judge import judge
 from fglaudit.empirical.replaced import PAIRS
-from fglaudit.facts import Additive, Fact
+from fglaudit.facts import Additive, Fact, Field, Scaled
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.guarantees import FieldState, Outcome, Verdict, Word
 from fglaudit.interfaces import Channel, Defense, DefenseSession, FederatedProtocol, Guarantee, Trained
-from fglaudit.payloads import MessageBatch, ModelUpdate, NeighborSums, Payload
+from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.testing import CPU, example_graph, record
 
@@ -48,6 +48,10 @@ class Wrapped(DefenseSession):
         return self.honest.changes(payload)
 
     def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
+        if self.faulty.fault == "scaled" and isinstance(batch.payload, NeighborSums):
+            sent = self.honest.release(batch, rng).tensors()
+            up = not bool((batch.senders == SERVER).all())
+            return NeighborSums(batch.payload.nodes, 4 * sent["sums"] if up else sent["sums"])
         if not isinstance(batch.payload, NeighborSums) or self.faulty.fault in (
             *("epsilon", "none", "wider rows", "words"),
         ):
@@ -67,6 +71,8 @@ class Wrapped(DefenseSession):
         return NeighborSums(batch.payload.nodes, batch.payload.sums + drawn.to(batch.payload.sums))
 
     def facts(self) -> tuple[Fact, ...]:
+        if self.faulty.fault == "scaled":
+            return (*self.honest.facts(), Scaled(Field("NeighborSums", "sums", "up"), factor=4.0))
         return self.honest.facts()
 
     def guarantee(self) -> Guarantee:
@@ -234,3 +240,9 @@ def test_what_is_hidden_is_said_in_the_words_of_who_accounted_it() -> None:
     recording = record(SUMS, defense=Faulty(epsilon=4.0, fault="words")).recording
     assert recording.verdict.adjacency == recording.guarantee.adjacency
     assert recording.guarantee.adjacency == "one node's features zeroed out; edges and labels public"
+
+
+def test_what_is_scaled_after_the_noise_hides_as_much() -> None:
+    """With equal draws a record then moves a release by so much more, which was called a refuted epsilon."""
+    verdict = record(SUMS, defense=Faulty(epsilon=4.0, fault="scaled"), empirical=True).recording.verdict
+    assert verdict.word is Word.VERIFIED, verdict.reason
