@@ -12,6 +12,7 @@ from fglaudit.empirical.captured_stage import CapturedStage
 from fglaudit.empirical.class_reports import class_reports_audits
 from fglaudit.empirical.dependence import noise_audits
 from fglaudit.empirical.distinguisher import distinguisher_audit
+from fglaudit.empirical.examined import after_noise
 from fglaudit.empirical.local_stages import UpdateStage
 from fglaudit.empirical.noiseless_fields import noiseless_fields_audit
 from fglaudit.empirical.planted_rows import planted_rows_audit
@@ -117,7 +118,8 @@ def _reach(prepared: Staged, examples: Examples | str, clients: list[ClientGraph
         if isinstance(stage, CapturedStage):
             found.append((stage.farthest, allowed, f"{stage.record} moved {stage.noise.payload} by"))
         elif (moved := farthest(stage, seed)) is not None:
-            found.append((moved, allowed, f"a canary moved one release of {stage.name} by"))
+            scaled = after_noise(prepared.facts, stage.noise) or 1.0  # which moves and noise are alike
+            found.append((moved, allowed * scaled, f"a canary moved one release of {stage.name} by"))
         if isinstance(stage, UpdateStage) and not isinstance(examples, str) and not examples.across:
             session, rng = prepared.fresh(), derive(seed, "audits", "edges")
             reached = max(reached_losses(session.prepare(client, rng), examples.hops) for client in clients)

@@ -217,7 +217,7 @@ def _steps(
         # A record that is zeroed out moves half as far as one that is replaced; whole clients always are replaced here.
         halves = not pair.zeroed or accounted.unit == "client"
         wide = accounted.relation is not Relation.REPLACE and halves and _by_relation(noised, clips, accounted)
-        if (factor := _after_noise(facts, noised)) is None:
+        if (factor := after_noise(facts, noised)) is None:
             continue
         stated = noised.sensitivity * (2 if wide else 1) * factor
         length, off = largest_step(one, other, noised, joint=joint)
@@ -225,7 +225,7 @@ def _steps(
     return found
 
 
-def _after_noise(facts: Sequence[Fact], noised: Noised) -> float | None:
+def after_noise(facts: Sequence[Fact], noised: Noised) -> float | None:
     """Return by what a release is scaled after the noise; None where more is done to it than that."""
     targets = {"rows": ROWS, "gradients": GRADIENTS}
     side = _side(noised.by_server)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from threadpoolctl import threadpool_limits
 
+from fglaudit.empirical.adjacency import promise_of
 from fglaudit.empirical.audits import audits as statistical
 from fglaudit.empirical.ciphertexts import ciphertext_audits
 from fglaudit.empirical.counts_audit import epsilon_audit, releases_audit
@@ -48,7 +49,7 @@ def judge(
         unstated: what the defense changed and no fact explains.
         quick: replay nothing; a guarantee is then claimed at most.
     """
-    promise, context = session.guarantee(), protocol.context(graph)
+    promise, context = promise_of(session), protocol.context(graph)
     sealed = protocol.sealed(graph, session)
 
     def seals() -> tuple[Audit, ...]:

@@ -3,19 +3,21 @@
 Rows of attacks that got next to nothing under a defense, and could be called "held", are asked again: the cell is
 trained once more with ``defense.weakened(NEXT_TO_NONE)``, everything else alike, and those attacks are run for those
 observers. Only whether they succeed is asked: their self-tests stand in the rows already. A defense without a strength
-is asked with planted rows instead, see :mod:`fglaudit.scoring.through_defense`. Nothing is asked of undefended cells,
+is asked with planted rows instead, see :mod:`fglaudit.scoring.through_defense`; so is one that is weakened to a defense
+of another class. Nothing is asked of undefended cells,
 nor of rows that show a leak.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 
 from fglaudit.adversary.attack_stream import attack_stream
 from fglaudit.attacking import run_attacks
+from fglaudit.facts import Fact, Sampled, Scaled, Target
 from fglaudit.finding import NO, RAISED, YES, Finding, Status
 from fglaudit.graph import Graph
 from fglaudit.interfaces import Attack
@@ -64,10 +66,11 @@ def with_weakened(
     if not places:
         return list(measured)
     weak = cell.defense.weakened(NEXT_TO_NONE)
-    if weak == cell.defense:
+    if weak == cell.defense or type(weak) is not type(cell.defense):  # another defense, or none, tells nothing of it
         return through_planted_rows(outputs, measured, device)
     rows = [measured[i].finding for i in places]
-    succeeded, raised = _recorded_again(dataclasses.replace(cell, defense=weak), rows, device, key, whole)
+    done = _kinds(outputs[places[0]].views[0].public.facts)
+    succeeded, raised = _recorded_again(dataclasses.replace(cell, defense=weak), rows, device, key, whole, done)
     result = list(measured)
     for i in places:
         finding = measured[i].finding
@@ -102,10 +105,15 @@ def _answered(measured: Measurement, word: str, raised: str = "") -> Measurement
 
 
 def _recorded_again(
-    cell: Cell, rows: Sequence[Finding], device: torch.device, key: bytes, whole: Graph | None
+    cell: Cell,
+    rows: Sequence[Finding],
+    device: torch.device,
+    key: bytes,
+    whole: Graph | None,
+    done: Collection[tuple[type[Fact], Target]],
 ) -> tuple[set[_Row], dict[_Row, str]]:
     """Return which of ``rows`` succeed under the weakened cell, and what was raised in place of an answer; none of them
-    succeed where it cannot be trained."""
+    succeed where it cannot be trained, or states less than what is ``done`` at full strength."""
     names = {row.attack for row in rows}
     seen = {(row.observer, row.observer_knowledge) for row in rows}
     attacks: tuple[Attack, ...] = tuple(a for a in cell.attacks if type(a).name in names)
@@ -116,6 +124,11 @@ def _recorded_again(
     except Exception as error:  # whatever goes wrong, the attack was not seen to succeed
         keep(error, f"training under {type(weak.defense).name} at next to no strength")
         words = f"training at next to no strength raised {type(error).__name__}: {error}{place(error)}"
+        return set(), {_named(row): words for row in rows}
+    if left_out := [kind.__name__ for kind, target in done if (kind, target) not in _kinds(recording.public.facts)]:
+        words = (
+            f"at next to no strength {type(weak.defense).name} leaves out {', '.join(left_out)}, so it is another one"
+        )
         return set(), {_named(row): words for row in rows}
     scorer = Scorer(truth)
     wanted = {_named(row) for row in rows}
@@ -143,6 +156,11 @@ def _recorded_again(
                 if f.status is Status.FAILED
             }
     return succeeded, raised
+
+
+def _kinds(facts: Sequence[Fact]) -> list[tuple[type[Fact], Target]]:
+    """Return what is done to what; not whether it is done to a sample, which all of it is at no strength."""
+    return [(type(fact), fact.target) for fact in facts if not isinstance(fact, Sampled | Scaled)]
 
 
 def _named(finding: Finding) -> _Row:

@@ -13,6 +13,7 @@ import torch
 
 from fglaudit import registry
 from fglaudit.context import Context
+from fglaudit.empirical.adjacency import promise_of
 from fglaudit.empirical.field_states import after_unstated
 from fglaudit.empirical.judge import judge
 from fglaudit.empirical.verdict_word import TRADE_OFF
@@ -79,7 +80,7 @@ def record_training(
     start = time.perf_counter()
     trained = protocol.train(graph, carrier, rng=derive(seed, "train", key=key), device=device)
     seconds = time.perf_counter() - start
-    guarantee = session.guarantee()
+    guarantee = promise_of(session)
     verdict, fields = _judged(protocol, graph, defense, session, wire, seed=seed, device=device, empirical=empirical)
     if behaviour is not None:
         verdict = _among_dishonest(verdict, guarantee, server_label(behaviour))

@@ -20,11 +20,11 @@ from fglaudit.empirical import judge as judging
 from fglaudit.empirical.examined import FEW_PAIRS
 from fglaudit.empirical.judge import judge
 from fglaudit.empirical.replaced import PAIRS
-from fglaudit.facts import Additive, Fact
+from fglaudit.facts import Additive, Fact, Field, Scaled
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.guarantees import FieldState, Outcome, Verdict, Word
 from fglaudit.interfaces import Channel, Defense, DefenseSession, FederatedProtocol, Guarantee, Trained
-from fglaudit.payloads import MessageBatch, ModelUpdate, NeighborSums, Payload
+from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.testing import CPU, example_graph, record
 
@@ -48,7 +48,13 @@ class Wrapped(DefenseSession):
         return self.honest.changes(payload)
 
     def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
-        if not isinstance(batch.payload, NeighborSums) or self.faulty.fault in ("epsilon", "none", "wider rows"):
+        if self.faulty.fault == "scaled" and isinstance(batch.payload, NeighborSums):
+            sent = self.honest.release(batch, rng).tensors()
+            up = not bool((batch.senders == SERVER).all())
+            return NeighborSums(batch.payload.nodes, 4 * sent["sums"] if up else sent["sums"])
+        if not isinstance(batch.payload, NeighborSums) or self.faulty.fault in (
+            *("epsilon", "none", "wider rows", "words"),
+        ):
             return self.honest.release(batch, rng)
         sums = self.honest.release(batch, torch.Generator().manual_seed(5)).tensors()["sums"] - batch.payload.sums
         size = batch.payload.sums.shape
@@ -65,10 +71,14 @@ class Wrapped(DefenseSession):
         return NeighborSums(batch.payload.nodes, batch.payload.sums + drawn.to(batch.payload.sums))
 
     def facts(self) -> tuple[Fact, ...]:
+        if self.faulty.fault == "scaled":
+            return (*self.honest.facts(), Scaled(Field("NeighborSums", "sums", "up"), factor=4.0))
         return self.honest.facts()
 
     def guarantee(self) -> Guarantee:
         promise = self.honest.guarantee()
+        if self.faulty.fault == "words":
+            return dataclasses.replace(promise, adjacency="one node with all its edges and its label removed")
         if self.faulty.fault != "epsilon":
             return promise
         return dataclasses.replace(promise, epsilon_claimed=1.0, epsilon_accounted=1.0)
@@ -223,3 +233,16 @@ def test_a_way_around_the_defense() -> None:
     assert verdict.word is Word.CLAIMED and "no stated mechanism covers" in verdict.reason
     moved = [s for s in states if s.state == "nothing"]
     assert ("server", "ModelUpdate", "vector") in {(s.observer, s.payload, s.field) for s in moved}
+
+
+def test_what_is_hidden_is_said_in_the_words_of_who_accounted_it() -> None:
+    """An author may call the row of one node a node with its edges."""
+    recording = record(SUMS, defense=Faulty(epsilon=4.0, fault="words")).recording
+    assert recording.verdict.adjacency == recording.guarantee.adjacency
+    assert recording.guarantee.adjacency == "one node's features zeroed out; edges and labels public"
+
+
+def test_what_is_scaled_after_the_noise_hides_as_much() -> None:
+    """With equal draws a record then moves a release by so much more, which was called a refuted epsilon."""
+    verdict = record(SUMS, defense=Faulty(epsilon=4.0, fault="scaled"), empirical=True).recording.verdict
+    assert verdict.word is Word.VERIFIED, verdict.reason

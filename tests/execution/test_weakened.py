@@ -84,6 +84,31 @@ class Stubborn(Loud):
 
 
 @dataclass(frozen=True)
+class Replaced(Loud):
+    """Is weakened to no defense at all."""
+
+    name: ClassVar[str] = "replaced"
+
+    def weakened(self, factor: float) -> NoDefense:  # type: ignore[override]
+        check_factor(factor)
+        return NoDefense()
+
+
+@dataclass(frozen=True)
+class Dropped(Loud):
+    """Does and states nothing where it is weakened."""
+
+    name: ClassVar[str] = "dropped"
+
+    def weakened(self, factor: float) -> Dropped:
+        check_factor(factor)
+        return Dropped(0.0)
+
+    def bind(self, context: Context) -> DefenseSession:
+        return super().bind(context) if self.std else DefenseSession()
+
+
+@dataclass(frozen=True)
 class Untrainable(Loud):
     """Has a strength at which nothing can be bound."""
 
@@ -130,7 +155,9 @@ def row(defense: Defense, attack: Attack | None = None) -> Finding:
     return found
 
 
-@pytest.mark.parametrize(("defense", "word"), [(Adjustable(), YES), (Stubborn(), NO), (Loud(), NO)])
+@pytest.mark.parametrize(
+    ("defense", "word"), [(Adjustable(), YES), (Stubborn(), NO), (Loud(), NO), (Replaced(), NO), (Dropped(), NO)]
+)
 def test_what_failed_is_asked_at_next_to_no_strength(defense: Defense, word: str) -> None:
     """Without a strength, planted rows must be found through the defense; this one drowns those too."""
     found = row(defense)
