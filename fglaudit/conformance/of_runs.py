@@ -45,8 +45,7 @@ def checked(recording: Recording, protocol: FederatedProtocol, graph: FederatedG
     audit, verdict = protocol_audit(protocol, graph, seed=seed, whole=whole), recording.verdict
     verdict = replace(verdict, audits=(*verdict.audits, audit))
     if audit.outcome is Outcome.PASSED:
-        notes = recording.notes if whole else (*recording.notes, audit.detail)
-        return replace(recording, verdict=verdict, notes=notes)
+        return replace(recording, verdict=verdict)
     if verdict.word is Word.VERIFIED:
         verdict = replace(verdict, word=Word.CLAIMED, reason=audit.detail)
     return replace(recording, verdict=verdict, fields=(*recording.fields, unchecked_state(audit.detail)))
@@ -57,15 +56,18 @@ def protocol_audit(protocol: FederatedProtocol, graph: FederatedGraph, *, seed: 
 
     Args:
         graph: what it was trained on, by ``seed``.
-        whole: whether it is asked on ``graph`` too; its messages there must fit into memory.
+        whole: whether it can be asked on ``graph`` too, whose messages must fit into memory; else what it does there
+            counts as not known.
     """
     called, error, where = f"protocol {type(protocol).name}", broken_rule(protocol, graph), ""
-    if error is None and whole:
+    if error is None and small_graph(protocol, graph) is not graph:
+        if not whole:
+            why = f"is not checked on this graph, where its messages exceed {MOST_BYTES >> 20} MiB"
+            fix = "audit it on a smaller graph, or for fewer rounds"
+            return Audit(NAME, Outcome.UNTESTED, f"{called} broke no rule on 60 nodes, and {why}; {fix}")
         error, where = broken_on_its_own(protocol, graph, seed), " on this graph"
     if error is None:
-        seen = f"{called}, which is no part of fglaudit, was seen to break no rule"
-        few = f"{seen} on 60 nodes, and was not asked on this graph, where its messages exceed {MOST_BYTES >> 20} MiB"
-        return Audit(NAME, Outcome.PASSED, seen if whole else few)
+        return Audit(NAME, Outcome.PASSED, f"{called}, which is no part of fglaudit, was seen to break no rule")
     if isinstance(error, AssertionError):
         return Audit(NAME, Outcome.UNTESTED, f"{called} breaks a rule{where}: {_said(error)}")
     return Audit(
@@ -75,9 +77,7 @@ def protocol_audit(protocol: FederatedProtocol, graph: FederatedGraph, *, seed: 
 
 def broken_on_its_own(protocol: FederatedProtocol, graph: FederatedGraph, seed: int) -> Exception | None:
     """Return what the conformance kit raises for ``protocol`` on the ``graph`` of a run and from its ``seed``, where it
-    takes a dozen trainings; nothing where the small graph is this one."""
-    if small_graph(protocol, graph) is graph:
-        return None
+    takes a dozen trainings."""
     key = (type(protocol), registry.source_digest(protocol), repr(describe(protocol)), graph_digest(graph), seed)
     if key not in _asked:
         _asked[key] = _raised(lambda: check_on_large(protocol, graph, seed))
