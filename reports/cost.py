@@ -68,7 +68,8 @@ def _at(here: Sequence[Setting], labels: Labels, again: Confirmations) -> list[s
                 f"{protocol}: {_shown(bare)} without a defense; none of its defenses here is shown to stop all"
                 f" attacks on features ({tried}{more})."
             )
-        lines += [f"{protocol}, in part: {part}." for part in filter(None, [_in_part(bare, mine, held, labels)])]
+        if part := _in_part(bare, mine, held, labels):
+            lines.append(f"{protocol}, in part: {part}.")
     if len(lines) > MOST:
         lines = [*lines[:MOST], f"{len(lines) - MOST} more protocols: see the table."]
     if not lines and options:

@@ -19,7 +19,7 @@ from torch import Tensor
 from fglaudit.attacks.sums.neighbor_equations import NeighborEquations
 
 _RANK_TOLERANCE = 1e-10
-EXACT = 5e-4
+_EXACT = 5e-4
 """Rounding error of a proven row, relative to its largest entry; half of what the scorer allows."""
 _INSIDE = 1e-8
 """A unit vector counts as inside the row space when the square of its distance to it is below this."""
@@ -40,14 +40,14 @@ class LinearPosterior:
     error: Tensor
 
     def certain(self, level: float = 0.0) -> Tensor:
-        """Return which rows are determined in figures too [U]: rounding moves no entry by more than ``EXACT`` of the
+        """Return which rows are determined in figures too [U]: rounding moves no entry by more than ``_EXACT`` of the
         row's largest, or of ``level`` where that is larger; of a row that is zero but for rounding, of what the other
         rows' largest usually are."""
         top = self.mean.abs().amax(1)
         other = self.determined & (top > self.error)
         usual = top[other].median() if bool(other.any()) else torch.zeros_like(top).sum()
         size = torch.where(top > self.error, top, usual).clamp(min=max(level, 1e-12))
-        return self.determined & (self.error <= EXACT * size)
+        return self.determined & (self.error <= _EXACT * size)
 
 
 def linear_posterior(equations: NeighborEquations, mean: Tensor, variance: Tensor) -> LinearPosterior:

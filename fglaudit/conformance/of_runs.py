@@ -78,10 +78,7 @@ def protocol_audit(protocol: FederatedProtocol, graph: FederatedGraph, *, seed: 
 def broken_on_its_own(protocol: FederatedProtocol, graph: FederatedGraph, seed: int) -> Exception | None:
     """Return what the conformance kit raises for ``protocol`` on the ``graph`` of a run and from its ``seed``, where it
     takes a dozen trainings."""
-    key = (type(protocol), registry.source_digest(protocol), repr(describe(protocol)), graph_digest(graph), seed)
-    if key not in _asked:
-        _asked[key] = _raised(lambda: check_on_large(protocol, graph, seed))
-    return _asked[key]
+    return _once(protocol, (graph_digest(graph), seed), lambda: check_on_large(protocol, graph, seed))
 
 
 def broken_rule(protocol: FederatedProtocol, graph: FederatedGraph) -> Exception | None:
@@ -94,9 +91,15 @@ def broken_rule(protocol: FederatedProtocol, graph: FederatedGraph) -> Exception
     """
     small = small_graph(protocol, graph)
     own = graph_digest(graph) if small is graph else small.num_clients
-    key = (type(protocol), registry.source_digest(protocol), repr(describe(protocol)), own)
+    return _once(protocol, (own,), lambda: check_protocol(protocol, small))
+
+
+def _once(protocol: FederatedProtocol, where: tuple[Any, ...], asked: Callable[[], None]) -> Exception | None:
+    """Return what ``asked`` raises, which is called once in a process for these values of the protocol's fields and
+    ``where``."""
+    key = (type(protocol), registry.source_digest(protocol), repr(describe(protocol)), *where)
     if key not in _asked:
-        _asked[key] = _raised(lambda: check_protocol(protocol, small))
+        _asked[key] = _raised(asked)
     return _asked[key]
 
 

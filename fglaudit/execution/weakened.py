@@ -4,8 +4,7 @@ Rows of attacks that got next to nothing under a defense, and could be called "h
 trained once more with ``defense.weakened(NEXT_TO_NONE)``, everything else alike, and those attacks are run for those
 observers. Only whether they succeed is asked: their self-tests stand in the rows already. A defense without a strength
 is asked with planted rows instead, see :mod:`fglaudit.scoring.through_defense`; so is one that is weakened to a defense
-of another class. Nothing is asked of undefended cells,
-nor of rows that show a leak.
+of another class. Nothing is asked of undefended cells, nor of rows that show a leak.
 """
 
 from __future__ import annotations

@@ -34,9 +34,8 @@ def guesses_for(
     """
     if metric == "exact_rate":
         single = [likeliest_row(game, view) for game, view in zip(asked, views, strict=True)]
-        hits = sum(float(_hits(game, row).sum().item()) for game, row in zip(asked, single, strict=True))
-        if hits > float(scored.exact_rate.sum().item()):
-            return [_everywhere(guess, row) for guess, row in zip(guesses, single, strict=True)]
+        if sum(hits for _, hits in single) > float(scored.exact_rate.sum().item()):
+            return [_everywhere(guess, row) for guess, (row, _) in zip(guesses, single, strict=True)]
     if metric == "f1":
         empty = sum(int((~game.truth.any(1)).sum().item()) for game in asked)
         if empty > float(scored.f1.sum().item()):
@@ -48,18 +47,18 @@ def guesses_for(
     return guesses
 
 
-def likeliest_row(game: Game, view: View) -> Tensor:
-    """Return the one row [F] that hits more targets: the most frequent among known rows, or one of zeros."""
+def likeliest_row(game: Game, view: View) -> tuple[Tensor, int]:
+    """Return the one row [F] that hits more targets, and how many: the most frequent among known rows, or one of
+    zeros."""
     zeros = torch.zeros(game.truth.shape[1])
     frequent = _most_frequent(view)
-    if len(frequent) == 0 or float(_hits(game, frequent).sum()) <= float(_hits(game, zeros).sum()):
-        return zeros
-    return frequent
+    rows = [zeros, frequent] if len(frequent) else [zeros]
+    return max(((row, _hits(game, row)) for row in rows), key=lambda each: each[1])
 
 
 def share_of_one_row(game: Game, view: View) -> float:
     """Return the share of the targets that :func:`likeliest_row` hits."""
-    return float(_hits(game, likeliest_row(game, view)).double().mean().item()) if len(game.targets) else 0.0
+    return likeliest_row(game, view)[1] / len(game.targets) if len(game.targets) else 0.0
 
 
 @once_per_view
@@ -74,8 +73,8 @@ def _most_frequent(view: View) -> Tensor:
     return rows[best[0]] if len(best) > 1 else rows.new_zeros(0)
 
 
-def _hits(game: Game, row: Tensor) -> Tensor:
-    return exact(row.to(game.truth).expand_as(game.truth), game.truth, game.kind)
+def _hits(game: Game, row: Tensor) -> int:
+    return int(exact(row.to(game.truth).expand_as(game.truth), game.truth, game.kind).sum().item())
 
 
 def _everywhere(guess: Reconstruction, row: Tensor) -> Reconstruction:
