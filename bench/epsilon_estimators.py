@@ -13,8 +13,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from fglaudit.empirical.clopper_pearson import clopper_pearson
-from fglaudit.empirical.one_run import one_run
+from fglaudit.empirical.estimates.clopper_pearson import clopper_pearson
+from fglaudit.empirical.estimates.one_run import one_run
 from fglaudit.rng import derive
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 
 from fglaudit import registry
-from fglaudit.empirical.field_states import NOT_SENT, PROTOCOL, sees
+from fglaudit.empirical.fields.states import NOT_SENT, PROTOCOL, sees
 from fglaudit.finding import UNSTATED, Status
 from fglaudit.guarantees import FieldState, Word
 from fglaudit.reports.labels import Labels, place

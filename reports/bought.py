@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from fglaudit.empirical.field_states import NOT_SENT
+from fglaudit.empirical.fields.states import NOT_SENT
 from fglaudit.guarantees import Word
 from fglaudit.reports.controls import Bought, Measured, bought
 from fglaudit.reports.epsilons import guarantee_word

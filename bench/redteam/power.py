@@ -14,8 +14,8 @@ import torch
 from bench.redteam.cases import users
 from bench.redteam.planted import Planted
 from fglaudit.defenses.noise.clipped_noise import ClippedNoise
-from fglaudit.empirical.staging import staged
-from fglaudit.empirical.trade_off_audit import trade_off_audit
+from fglaudit.empirical.audits.trade_off import trade_off_audit
+from fglaudit.empirical.replays.staging import staged
 from fglaudit.guarantees import Outcome
 from fglaudit.interfaces import Defense
 from fglaudit.privacy.accounted import Accounted, Noised

@@ -36,10 +36,10 @@ def audit_mechanism(
     """Put the epsilon of any noise mechanism or filter to the test, with nothing of fglaudit around it.
 
     Exit code 3 if it is refuted, 1 if it could not be tested."""
-    from fglaudit.empirical.mechanism_audit import Promise
-    from fglaudit.empirical.mechanism_audit import audit_mechanism as audited
-    from fglaudit.empirical.mechanism_calls import AuditedMechanism, named
-    from fglaudit.empirical.mechanism_inputs import Inputs, Norm, Values
+    from fglaudit.empirical.mechanisms.audit import Promise
+    from fglaudit.empirical.mechanisms.audit import audit_mechanism as audited
+    from fglaudit.empirical.mechanisms.calls import AuditedMechanism, named
+    from fglaudit.empirical.mechanisms.inputs import Inputs, Norm, Values
     from fglaudit.execution.exit_code import ExitCode
     from fglaudit.guarantees import Outcome
     from fglaudit.privacy.accounting import Relation

@@ -19,7 +19,7 @@ from fglaudit import registry
 from fglaudit.conformance.comparing import graph_digest
 from fglaudit.conformance.protocols import check_on_large, check_protocol
 from fglaudit.conformance.small_graphs import small_graph
-from fglaudit.empirical.field_states import unchecked_state
+from fglaudit.empirical.fields.states import unchecked_state
 from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import Audit, Outcome, Word
 from fglaudit.interfaces import FederatedProtocol

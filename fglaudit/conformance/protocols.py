@@ -18,7 +18,7 @@ from fglaudit.conformance.runs import CPU, Run, example_graph, record
 from fglaudit.conformance.unlisted_rows import unlisted
 from fglaudit.conformance.uploaded_models import misread_uploads
 from fglaudit.context import Context, Uploads
-from fglaudit.empirical.unnamed import unnamed_fields
+from fglaudit.empirical.fields.unnamed import unnamed_fields
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Trained
 from fglaudit.payloads import MessageBatch, Payload

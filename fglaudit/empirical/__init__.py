@@ -1,1 +1,4 @@
-"""Lower bounds on epsilon that are measured by attacking a mechanism, one method per file."""
+"""Guarantees put to the test: what a defense states of itself, against replays of what it does.
+
+:mod:`.judge` asks the audits that a guarantee calls for, :mod:`.verdict_word` says what follows from them.
+"""

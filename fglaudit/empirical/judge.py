@@ -8,13 +8,13 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from fglaudit.empirical.adjacency import promise_of
-from fglaudit.empirical.audits import audits as statistical
-from fglaudit.empirical.ciphertexts import ciphertext_audits
-from fglaudit.empirical.counts_audit import epsilon_audit, releases_audit
-from fglaudit.empirical.examined import Examined, examined, foreign_audit, sensitivity_audit
-from fglaudit.empirical.field_states import field_states, fields_audit, unreplayed_states
+from fglaudit.empirical.audits.attempts import audits as statistical
+from fglaudit.empirical.audits.counts import epsilon_audit, releases_audit
+from fglaudit.empirical.fields.examined import Examined, examined, foreign_audit, sensitivity_audit
+from fglaudit.empirical.fields.moves import PRESENCE
+from fglaudit.empirical.fields.states import field_states, fields_audit, unreplayed_states
 from fglaudit.empirical.label_responses import label_states
-from fglaudit.empirical.moves import PRESENCE
+from fglaudit.empirical.sealed.ciphertexts import ciphertext_audits
 from fglaudit.empirical.verdict_word import verdict_of
 from fglaudit.empirical.whole_training import NAME as WHOLE
 from fglaudit.empirical.whole_training import whole_training_audit

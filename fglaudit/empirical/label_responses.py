@@ -17,9 +17,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fglaudit.context import Context
-from fglaudit.empirical.class_reports import GENERATORS, alike, alone, two_sided
-from fglaudit.empirical.forced_replay import replay
-from fglaudit.empirical.noise_tests import Found
+from fglaudit.empirical.audits.class_reports import GENERATORS, alike, alone, two_sided
+from fglaudit.empirical.audits.noise_tests import Found
+from fglaudit.empirical.fields.forced_replay import replay
 from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import REFUTED_AT, Audit, FieldState, Outcome, Verdict, Word
 from fglaudit.interfaces import Defense, FederatedProtocol

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from fglaudit.empirical.ciphertexts import NAMES as SEALING
-from fglaudit.empirical.ciphertexts import SCHEME
-from fglaudit.empirical.trade_off_audit import ENOUGH
+from fglaudit.empirical.audits.trade_off import ENOUGH
+from fglaudit.empirical.sealed.ciphertexts import NAMES as SEALING
+from fglaudit.empirical.sealed.ciphertexts import SCHEME
 from fglaudit.guarantees import Audit, Outcome, Verdict, Word
 from fglaudit.interfaces import Guarantee
 from fglaudit.privacy.accounted import Accounted

@@ -1,11 +1,12 @@
 """One-run auditing of whole trainings: canaries at many nodes at once, the protocol trained for real with its defense.
 
-Steinke, Nasr and Jagielski, NeurIPS 2023 (see :mod:`fglaudit.empirical.one_run`). A coin of its own puts at every node
-a row of random signs, or what the neighbouring relation has instead: nothing, or the opposite row. Then the protocol
-trains, all rounds, through the defense's own session, as in the run that is judged: the replays of the other audits
-hand hooks inputs of the auditor's choice, and a defense that behaves only there is not seen by them. White box: the
-auditor reads every message that the account is about. For every field with an axis of features it takes the inner
-products of all that was sent with a canary; those of largest size, added up over rounds, are its score.
+Steinke, Nasr and Jagielski, NeurIPS 2023 (see :mod:`fglaudit.empirical.estimates.one_run`). A coin of its own puts at
+every node a row of random signs, or what the neighbouring relation has instead: nothing, or the opposite row. Then
+the protocol trains, all rounds, through the defense's own session, as in the run that is judged: the replays of the
+other audits hand hooks inputs of the auditor's choice, and a defense that behaves only there is not seen by them.
+White box: the auditor reads every message that the account is about. For every field with an axis of features it
+takes the inner products of all that was sent with a canary; those of largest size, added up over rounds, are its
+score.
 
 Runs are repeated with fresh coins and seeds until there are enough canaries. The guesses that count, the surest share,
 are fixed beforehand, so every canary is scored. A right guess at (epsilon, delta) is one at every point of the stated
@@ -24,7 +25,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from fglaudit.empirical.one_run import ceiling, one_run
+from fglaudit.empirical.estimates.one_run import ceiling, one_run
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import REFUTED_AT, Audit, Outcome

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from fglaudit.empirical.field_states import NOT_SENT, REPORT, sees
-from fglaudit.empirical.moves import PRESENCE
+from fglaudit.empirical.fields.moves import PRESENCE
+from fglaudit.empirical.fields.states import NOT_SENT, REPORT, sees
 from fglaudit.finding import ADAPTED, Finding, Status
 from fglaudit.guarantees import FieldState
 

@@ -8,7 +8,7 @@ Reported accuracies have rows of their own and do not count here, as in the gate
 
 from __future__ import annotations
 
-from fglaudit.empirical.field_states import REPORT, sees
+from fglaudit.empirical.fields.states import REPORT, sees
 from fglaudit.empirical.label_responses import LABELS
 from fglaudit.finding import CellRecord
 from fglaudit.guarantees import FieldState, Verdict, Word, empty

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from fglaudit.empirical.field_states import PROTOCOL
+from fglaudit.empirical.fields.states import PROTOCOL
 from fglaudit.execution.exit_code import ExitCode, refuted
 from fglaudit.execution.stored_run import Manifest, read_manifest
 from fglaudit.finding import CellRecord, Status

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fglaudit import registry
-from fglaudit.empirical.field_states import NO_VALUES, REPORT
+from fglaudit.empirical.fields.states import NO_VALUES, REPORT
 from fglaudit.errors import FglauditError
 from fglaudit.finding import CellRecord, Status
 from fglaudit.guarantees import FieldState

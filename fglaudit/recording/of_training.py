@@ -14,7 +14,7 @@ import torch
 from fglaudit import registry
 from fglaudit.context import Context
 from fglaudit.empirical.adjacency import promise_of
-from fglaudit.empirical.field_states import after_unstated
+from fglaudit.empirical.fields.states import after_unstated
 from fglaudit.empirical.judge import judge
 from fglaudit.empirical.verdict_word import TRADE_OFF
 from fglaudit.federated.collapse import collapsed

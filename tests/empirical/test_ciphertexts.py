@@ -14,7 +14,7 @@ from fglaudit.context import Context
 from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
 from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncryption
 from fglaudit.empirical import judge as judging
-from fglaudit.empirical.examined import examined
+from fglaudit.empirical.fields.examined import examined
 from fglaudit.facts import Fact, Field, Sealed
 from fglaudit.guarantees import Word
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee

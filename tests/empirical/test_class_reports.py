@@ -10,9 +10,9 @@ import torch
 from bench.redteam import report_faults
 from bench.redteam.cases import CASES, Case
 from bench.redteam.measure import judged
-from fglaudit.empirical.canaries import covered_nodes
-from fglaudit.empirical.curve_test import power
-from fglaudit.empirical.replaced import replaced_records
+from fglaudit.empirical.estimates.curve_test import power
+from fglaudit.empirical.replays.canaries import covered_nodes
+from fglaudit.empirical.replays.replaced import replaced_records
 from fglaudit.guarantees import Word
 from fglaudit.privacy.accounting import Relation, response_event
 from fglaudit.privacy.tradeoff import TradeOff, narrowed

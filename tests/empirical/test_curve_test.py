@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from fglaudit.empirical.curve_test import Curve, curve_test, largest_epsilon, power
-from fglaudit.empirical.planted_rows import most_right
+from fglaudit.empirical.audits.planted_rows import most_right
+from fglaudit.empirical.estimates.curve_test import Curve, curve_test, largest_epsilon, power
 from fglaudit.errors import FglauditError
 from fglaudit.guarantees import REFUTED_AT
 from fglaudit.privacy.accounting import Relation, compose, event_of, noise_multiplier

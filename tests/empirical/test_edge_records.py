@@ -14,9 +14,9 @@ from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.defenses.noise.k_ary_response import KAryResponse
 from fglaudit.defenses.training.dp_fedavg import DpFedAvg
 from fglaudit.defenses.training.dp_sgd import DpSgd
-from fglaudit.empirical.canaries import covered_nodes
 from fglaudit.empirical.judge import judge
-from fglaudit.empirical.replaced import replaced_records, taken_away
+from fglaudit.empirical.replays.canaries import covered_nodes
+from fglaudit.empirical.replays.replaced import replaced_records, taken_away
 from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import Verdict, Word
 from fglaudit.interfaces import Channel, Defense, FederatedProtocol, Trained, bound

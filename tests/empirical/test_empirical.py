@@ -12,10 +12,10 @@ from scipy.integrate import trapezoid
 from scipy.stats import binom, norm
 from torch import Tensor
 
-from fglaudit.empirical.bound import Bound
-from fglaudit.empirical.clopper_pearson import clopper_pearson
-from fglaudit.empirical.gdp import epsilon_of_mu, gdp
-from fglaudit.empirical.one_run import one_run, p_value
+from fglaudit.empirical.estimates.bound import Bound
+from fglaudit.empirical.estimates.clopper_pearson import clopper_pearson
+from fglaudit.empirical.estimates.gdp import epsilon_of_mu, gdp
+from fglaudit.empirical.estimates.one_run import one_run, p_value
 from fglaudit.errors import FglauditError
 from fglaudit.rng import derive
 

@@ -15,11 +15,11 @@ import torch
 from fglaudit.context import Context
 from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.defenses.none import NoDefense
-from fglaudit.empirical import examined as examining
 from fglaudit.empirical import judge as judging
-from fglaudit.empirical.examined import FEW_PAIRS
+from fglaudit.empirical.fields import examined as examining
+from fglaudit.empirical.fields.examined import FEW_PAIRS
 from fglaudit.empirical.judge import judge
-from fglaudit.empirical.replaced import PAIRS
+from fglaudit.empirical.replays.replaced import PAIRS
 from fglaudit.facts import Additive, Fact, Field, Scaled
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.guarantees import FieldState, Outcome, Verdict, Word

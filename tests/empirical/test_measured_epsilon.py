@@ -20,11 +20,12 @@ from fglaudit.datasets import DatasetSpec
 from fglaudit.datasets.csbm import CsbmOptions
 from fglaudit.defenses.noise.clipped_noise import ClippedNoise
 from fglaudit.defenses.noise.gaussian import Gaussian
-from fglaudit.empirical import audits, judge
-from fglaudit.empirical.bound import Bound
-from fglaudit.empirical.canaries import Canary, canary_nodes
-from fglaudit.empirical.gdp import epsilon_of_mu
-from fglaudit.empirical.measured_curve import measured_curve
+from fglaudit.empirical import judge
+from fglaudit.empirical.audits import attempts as audits
+from fglaudit.empirical.estimates.bound import Bound
+from fglaudit.empirical.estimates.gdp import epsilon_of_mu
+from fglaudit.empirical.estimates.measured_curve import measured_curve
+from fglaudit.empirical.replays.canaries import Canary, canary_nodes
 from fglaudit.execution.run_cell import run_cell
 from fglaudit.facts import Fact
 from fglaudit.finding import CellRecord

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from fglaudit.cli import main
-from fglaudit.empirical.mechanism_audit import MechanismAudit, Promise, audit_mechanism
-from fglaudit.empirical.mechanism_calls import AuditedMechanism
-from fglaudit.empirical.mechanism_inputs import Inputs, Norm, Values
+from fglaudit.empirical.mechanisms.audit import MechanismAudit, Promise, audit_mechanism
+from fglaudit.empirical.mechanisms.calls import AuditedMechanism
+from fglaudit.empirical.mechanisms.inputs import Inputs, Norm, Values
 from fglaudit.errors import FglauditError
 from fglaudit.guarantees import Outcome
 from fglaudit.privacy.accounting import Relation

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fglaudit.empirical.noise_tests import Found, across, along, in_steps, standardised, too_small, wrong_shape
+from fglaudit.empirical.audits.noise_tests import Found, across, along, in_steps, standardised, too_small, wrong_shape
 from fglaudit.rng import derive
 
 SHAPE = (8, 4, 6, 20)

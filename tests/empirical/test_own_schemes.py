@@ -14,7 +14,7 @@ from torch import Tensor
 from fglaudit.context import Context
 from fglaudit.defenses.aggregation.secure_aggregation import MaskingSession, SecureAggregation
 from fglaudit.empirical import judge as judging
-from fglaudit.empirical.examined import examined
+from fglaudit.empirical.fields.examined import examined
 from fglaudit.guarantees import Outcome, Word
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import MessageBatch, ModelUpdate, Payload

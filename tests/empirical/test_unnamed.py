@@ -13,9 +13,9 @@ from torch.nn.functional import one_hot
 
 from fglaudit.context import Release
 from fglaudit.defenses.noise.k_ary_response import KAryResponse
-from fglaudit.empirical.forced_replay import Reach
+from fglaudit.empirical.fields.forced_replay import Reach
+from fglaudit.empirical.fields.unnamed import unnamed_fields
 from fglaudit.empirical.judge import judge
-from fglaudit.empirical.unnamed import unnamed_fields
 from fglaudit.federated.home_head import joined
 from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import FieldState, Verdict, Word

@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import binom, norm
 
-from fglaudit.empirical.gdp import epsilon_of_mu
+from fglaudit.empirical.estimates.gdp import epsilon_of_mu
 from fglaudit.errors import FglauditError
 from fglaudit.privacy.accounting import Relation, noise_multiplier
 from fglaudit.privacy.subsampled_accounting import fixed_sample_epsilon, poisson_losses_epsilon, smallest_multiplier

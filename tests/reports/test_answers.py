@@ -11,7 +11,7 @@ from report_runs import DEFENSES, PROTOCOLS, make_cell, store
 
 from fglaudit import registry
 from fglaudit.attacks import ATTACKS
-from fglaudit.empirical.field_states import after_unstated
+from fglaudit.empirical.fields.states import after_unstated
 from fglaudit.facts import Field, Unstated
 from fglaudit.finding import RAISED, CellRecord, Status
 from fglaudit.guarantees import FieldState

@@ -14,9 +14,9 @@ from fglaudit.defenses.encryption.homomorphic_encryption import HomomorphicEncry
 from fglaudit.defenses.encryption.packed_session import PackedSealer
 from fglaudit.defenses.encryption.threshold_encryption import ThresholdEncryption, ThresholdSession
 from fglaudit.defenses.none import NoDefense
-from fglaudit.empirical.coalitions import coalitions_audit
 from fglaudit.empirical.judge import judge
-from fglaudit.empirical.sealed_replay import SealedTrace, sealed_replay
+from fglaudit.empirical.sealed.coalitions import coalitions_audit
+from fglaudit.empirical.sealed.replay import SealedTrace, sealed_replay
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Sealed, first
 from fglaudit.finding import Status

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fglaudit.context import Context, Uploads
 from fglaudit.defenses.training.dp_fedavg import DpFedAvg, _Session
-from fglaudit.empirical.gdp import epsilon_of_mu, gdp
+from fglaudit.empirical.estimates.gdp import epsilon_of_mu, gdp
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Additive
 from fglaudit.federated.fedavg import average, broadcast, largest_share, upload

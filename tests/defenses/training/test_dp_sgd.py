@@ -16,7 +16,7 @@ from wrapped_defense import Wrapped
 
 from fglaudit.defenses.none import NoDefense
 from fglaudit.defenses.training.dp_sgd import DpSgd, _Session
-from fglaudit.empirical.gdp import gdp
+from fglaudit.empirical.estimates.gdp import gdp
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Fact
 from fglaudit.graph import ClientGraph, FederatedGraph, Graph, canonical_edges, federate

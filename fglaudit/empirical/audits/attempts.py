@@ -1,0 +1,132 @@
+"""All attempts to refute an account by replaying the defense's own hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from fglaudit.context import Examples
+from fglaudit.empirical.audits.class_reports import class_reports_audits
+from fglaudit.empirical.audits.dependence import noise_audits
+from fglaudit.empirical.audits.distinguisher import distinguisher_audit
+from fglaudit.empirical.audits.noiseless_fields import noiseless_fields_audit
+from fglaudit.empirical.audits.planted_rows import planted_rows_audit
+from fglaudit.empirical.audits.reached_losses import reached_losses
+from fglaudit.empirical.audits.reports_test import reports_audits
+from fglaudit.empirical.audits.sampling import sampling_audit
+from fglaudit.empirical.audits.shares import shares_audit
+from fglaudit.empirical.audits.trade_off import ENOUGH, trade_off_audit
+from fglaudit.empirical.fields.examined import after_noise
+from fglaudit.empirical.replays.captured_stage import CapturedStage
+from fglaudit.empirical.replays.local_stages import UpdateStage
+from fglaudit.empirical.replays.scores import farthest, stage_sampled
+from fglaudit.empirical.replays.staging import Staged, clients_of, staged
+from fglaudit.graph import ClientGraph, FederatedGraph
+from fglaudit.guarantees import Audit, Outcome
+from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol
+from fglaudit.privacy.accounted import Accounted
+from fglaudit.rng import derive
+
+SLACK = 1e-3
+"""Relative error of distances in single precision."""
+
+
+def audits(
+    protocol: FederatedProtocol,
+    graph: FederatedGraph,
+    defense: Defense,
+    session: DefenseSession,
+    accounted: Accounted,
+    *,
+    seed: int,
+    device: torch.device,
+    quick: bool = False,
+) -> tuple[Audit, ...]:
+    """Return what came of every attempt to refute ``accounted``.
+
+    The defense is bound afresh for every replay; ``session``, which a training has used, must still state the same
+    facts. Each audit refutes an honest defense with probability 1e-5 at most, whatever number of tests it is made of.
+
+    Args:
+        session: as it was bound to the protocol's context on this graph.
+        accounted: what this tool accounted of it.
+        quick: fewer replays, and no audits that take long.
+    """
+    try:
+        prepared = staged(protocol, graph, defense, accounted, seed=seed, device=device)
+    except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
+        why = f"the defense could not be replayed: {type(error).__name__}: {error}"
+        return (Audit("trade-off", Outcome.UNTESTED, why),)
+    if [repr(fact) for fact in prepared.facts] != [repr(fact) for fact in session.facts()]:
+        return (Audit("facts", Outcome.UNTESTED, "a fresh binding states other facts than the one that was trained"),)
+    clients = clients_of(protocol, graph)
+    attempts: list[tuple[str, Callable[[], Audit | tuple[Audit, ...] | None]]] = [
+        ("trade-off", lambda: trade_off_audit(prepared, accounted, seed=seed, quick=quick)),
+        ("reach", lambda: _reach(prepared, protocol.examples(graph), clients, seed)),
+        (
+            "noise",
+            lambda: noise_audits(prepared, defense, protocol.context(graph), accounted.mechanisms, clients, seed=seed),
+        ),
+        ("reports", lambda: reports_audits(prepared, clients, seed=seed)),
+        ("reports", lambda: class_reports_audits(prepared, seed=seed)),
+        (
+            "shares",
+            lambda: shares_audit(
+                prepared, session.guarantee(), protocol.context(graph).uploads, seed=seed, quick=quick
+            ),
+        ),
+        ("fields", lambda: noiseless_fields_audit(prepared, seed=seed)),
+        ("sampling", lambda: sampling_audit(prepared, seed=seed)),
+        ("distinguisher", lambda: distinguisher_audit(prepared, accounted, seed=seed, quick=quick)),
+        ("planted rows", lambda: planted_rows_audit(prepared, seed=seed, quick=quick)),
+    ]
+    found: list[Audit] = []
+    for name, attempt in attempts:
+        try:
+            made = attempt()
+        except Exception as error:  # as above
+            made = Audit(name, Outcome.UNTESTED, f"could not be run: {type(error).__name__}: {error}")
+        if made is not None:
+            found += made if isinstance(made, tuple) else [made]
+    return tuple(_with_noise_power(found, prepared))
+
+
+def _with_noise_power(found: list[Audit], prepared: Staged) -> list[Audit]:
+    """Return the audits; where losses are sampled, with the power that the audit of the noise has: samples hide how
+    small it is in what one record moves, not in the noise itself."""
+    sampled = any(stage_sampled(stage) for stages in prepared.stages.values() for stage in stages)
+    noise = next((audit for audit in found if audit.name == "noise" and audit.outcome is Outcome.PASSED), None)
+    if not sampled or noise is None or (noise.power or 0.0) < ENOUGH:
+        return found
+    return [
+        replace(audit, outcome=Outcome.PASSED, power=noise.power)
+        if audit.name == "trade-off" and audit.outcome is Outcome.UNTESTED and not prepared.left_out
+        else audit
+        for audit in found
+    ]
+
+
+def _reach(prepared: Staged, examples: Examples | str, clients: list[ClientGraph], seed: int) -> Audit | None:
+    """Return whether a canary moved what is released, or a node reaches more losses, than the account allows."""
+    too_far: list[str] = []
+    seen: list[str] = []
+    for stage in (stage for stages in prepared.stages.values() for stage in stages):
+        allowed = stage.noise.sensitivity
+        found: list[tuple[float, float, str]] = []
+        if isinstance(stage, CapturedStage):
+            found.append((stage.farthest, allowed, f"{stage.record} moved {stage.noise.payload} by"))
+        elif (moved := farthest(stage, seed)) is not None:
+            scaled = after_noise(prepared.facts, stage.noise) or 1.0  # which moves and noise are alike
+            found.append((moved, allowed * scaled, f"a canary moved one release of {stage.name} by"))
+        if isinstance(stage, UpdateStage) and not isinstance(examples, str) and not examples.across:
+            session, rng = prepared.fresh(), derive(seed, "audits", "edges")
+            reached = max(reached_losses(session.prepare(client, rng), examples.hops) for client in clients)
+            found.append((float(reached), float(stage.losses), "losses that a node reaches:"))
+        for distance, most, words in found:
+            seen.append(f"{words} {distance:.4g}, {most:.4g} are accounted")
+            too_far += [seen[-1]] if distance > most * (1 + SLACK) else []
+    if not seen:
+        return None
+    return Audit("reach", Outcome.REFUTED if too_far else Outcome.PASSED, "; ".join(too_far or seen))

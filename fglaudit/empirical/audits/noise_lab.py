@@ -1,0 +1,214 @@
+"""Noise as a defense really adds it: real messages in the clear, sent again and again through fresh bindings.
+
+Every generator drives a binding of its own through the releases of a training, each with the same messages, from all
+senders at once, in their real shapes. What is left when the message is subtracted is noise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fglaudit.empirical.replays.capture import select_entries
+from fglaudit.empirical.replays.staging import Staged, scaled_after
+from fglaudit.facts import (
+    GRADIENTS,
+    K_ARY,
+    ROWS,
+    Additive,
+    Clipped,
+    Correlated,
+    Fact,
+    Field,
+    Masked,
+    Memoised,
+    Sampled,
+    on,
+)
+from fglaudit.graph import ClientGraph
+from fglaudit.interfaces import DefenseSession
+from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
+from fglaudit.privacy.accounted import Noised
+
+NUMBERS = 2**14
+"""Numbers of one release, about."""
+IN_ALL = 2**21
+"""Numbers over all releases and generators."""
+COLUMNS = 64
+"""Of gradients."""
+MOST_RELEASES = 120
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One noised thing on real inputs.
+
+    Attributes:
+        noise: what the account says.
+        fact: what is stated of the noise.
+        factor: by which noise is multiplied afterwards, as stated.
+        inputs: the messages of one release; gradients [E, K, D]; or clients' graphs.
+        plain: whether nothing but a clip happens before the noise, so that noise is what is sent less the input where
+            that is shorter than the clip.
+        clip: that clip.
+    """
+
+    noise: Noised
+    fact: Additive
+    factor: float
+    inputs: MessageBatch | Tensor | tuple[ClientGraph, ...]
+    plain: bool
+    clip: Clipped | None
+    fields: tuple[str, ...] = ()
+
+    def releases(self, generators: int) -> int:
+        """Return how many releases are looked at."""
+        size = max(1, self._values(1.0).numel())
+        return max(2, min(self.noise.releases, MOST_RELEASES, IN_ALL // (size * generators)))
+
+    def _values(self, size: float) -> Tensor:
+        """Return the inputs [S, D] at ``size`` times their length."""
+        if isinstance(self.inputs, MessageBatch):
+            return size * _read(self.inputs.payload, self.fields)
+        if isinstance(self.inputs, Tensor):
+            return size * self.inputs.double().sum(0)
+        return torch.cat([size * c.x.double().reshape(-1, c.x.shape[-1]) for c in self.inputs])
+
+    def size_within(self) -> float:
+        """Return by what inputs are multiplied so that no clip changes them."""
+        if self.clip is None:
+            return 1.0
+        if isinstance(self.inputs, Tensor):
+            longest = float(self.inputs.double().norm(dim=2).max())
+        else:
+            longest = float(self._values(1.0).abs().sum(1).max())  # no norm is larger than the L1 norm
+        return 0.5 * self.clip.bound / max(longest, 1e-12)
+
+    def resolution(self) -> float:
+        """Return how far apart numbers in single precision are that carry noise, in scales of it."""
+        start = 1.0 if self.clip is not None and self.clip.around == "received" else 0.0
+        longest = float((self.size_within() * self._values(1.0)).abs().max()) + start
+        return 2.0**-23 * (longest / self.fact.scale + 5)
+
+    def play(self, session: DefenseSession, release: int, size: float, rng: torch.Generator) -> Tensor:
+        """Return what leaves the hook less what entered it [S, D], one release."""
+        values = self._values(size)
+        if isinstance(self.inputs, Tensor):
+            return session.local_update((size * self.inputs).contiguous(), rng).double() - self.factor * values
+        if not isinstance(self.inputs, MessageBatch):
+            given = [dataclasses.replace(c, x=size * c.x) for c in self.inputs]
+            left = torch.cat([session.prepare(c, rng).x.double().reshape(-1, c.x.shape[-1]) for c in given])
+            return left - self.factor * values
+        batch = self.inputs
+        kept = {n: size * v if v.is_floating_point() else v for n, v in batch.payload.tensors().items()}
+        start: Tensor | float = 0.0
+        if self.clip is not None and self.clip.around == "received" and isinstance(batch.payload, ModelUpdate):
+            model = torch.linspace(-1, 1, batch.payload.vector.shape[1])
+            clients = torch.arange(int(batch.senders.max().item()) + 1)
+            sent = ModelUpdate(model.expand(len(clients), -1))
+            server = torch.full_like(clients, SERVER)
+            session.release(MessageBatch(batch.round + release - 1, server, clients, sent), rng)
+            kept["vector"] = kept["vector"] + model
+            start = model.double()
+        payload = type(batch.payload).from_tensors({n: v.clone() for n, v in kept.items()})
+        sent_batch = MessageBatch(batch.round + release, batch.senders, batch.receivers, payload, batch.splits)
+        seen = _read(session.release(sent_batch, rng), self.fields)
+        return seen - self.factor * (values + start)
+
+
+def _read(payload: Payload, fields: Sequence[str]) -> Tensor:
+    return torch.cat([payload.tensors()[name].double().flatten(1) for name in fields], 1)
+
+
+def benches(
+    staged: Staged, mechanisms: Sequence[Noised], clients: Sequence[ClientGraph], rng: torch.Generator
+) -> tuple[list[Bench], list[str]]:
+    """Return what can be looked at, and why the others cannot."""
+    found: list[Bench] = []
+    left_out: list[str] = []
+    for noise in mechanisms:
+        if noise.distribution == K_ARY:
+            continue  # class reports have tests of their own
+        made = _bench(staged, noise, clients, rng)
+        if isinstance(made, Bench):
+            found.append(made)
+        else:
+            left_out.append(made)
+    return found, left_out
+
+
+def _bench(staged: Staged, noise: Noised, clients: Sequence[ClientGraph], rng: torch.Generator) -> Bench | str:
+    facts = staged.facts
+    if noise.payload in ("rows", "gradients"):
+        target = ROWS if noise.payload == "rows" else GRADIENTS
+        about: Sequence[Fact] = [fact for fact in facts if fact.target == target]
+        factor = scaled_after(facts, target)
+    else:
+        batch = staged.messages.get((noise.payload, noise.by_server))
+        if batch is None:
+            return f"no {noise.payload} was sent"
+        about = on(facts, type(batch.payload), direction="down" if noise.by_server else "up")
+        factor = scaled_after(about, type(batch.payload))
+    additive = next((fact for fact in about if isinstance(fact, Additive)), None)
+    if additive is None:
+        return f"{noise.payload} is randomised otherwise than by adding noise"
+    if factor is None or any(isinstance(fact, Masked | Memoised | Correlated) for fact in about):
+        return f"noise on {noise.payload} is changed afterwards, or depends on other noise as stated"
+    before = about[: about.index(additive)]
+    sampled = any(isinstance(fact, Sampled) for fact in before)
+    clips = [fact for fact in before if isinstance(fact, Clipped)]
+    plain = len(clips) == len([f for f in before if not isinstance(f, Sampled)]) and not sampled
+    clip = min(clips, key=lambda fact: fact.bound, default=None)
+    shared = {"noise": noise, "fact": additive, "factor": factor, "plain": plain, "clip": clip}
+    if noise.payload == "rows":
+        return Bench(**shared, inputs=_short(clients))  # type: ignore[arg-type]
+    if noise.payload == "gradients":
+        size = max((int(c.train.sum().item()) for c in clients), default=1)
+        gradients = torch.randn(size, len(clients), COLUMNS, generator=rng)
+        return Bench(**shared, inputs=0 * gradients if sampled else gradients)  # type: ignore[arg-type]
+    assert batch is not None
+    names = {f.target.name for f in about if isinstance(f, Additive) and isinstance(f.target, Field)}
+    floating = [name for name, value in batch.payload.tensors().items() if value.is_floating_point()]
+    fields = tuple(name for name in floating if "" in names or name in names)
+    return Bench(**shared, inputs=_fewer(batch, fields), fields=fields)  # type: ignore[arg-type]
+
+
+def _short(clients: Sequence[ClientGraph]) -> tuple[ClientGraph, ...]:
+    """Return clients whose rows come to a few hundred, all if they are few."""
+    kept: list[ClientGraph] = []
+    rows = 0
+    for client in clients:
+        if kept and rows + client.x.numel() > 4 * NUMBERS:
+            break
+        kept.append(client)
+        rows += client.x.numel()
+    return tuple(kept)
+
+
+def _fewer(batch: MessageBatch, fields: Sequence[str]) -> MessageBatch:
+    """Return ``batch`` with some entries, of as many senders as possible; of a broadcast just one."""
+    tensors = batch.payload.tensors()
+    entry = sum(tensors[name][:1].numel() for name in fields)
+    count = len(tensors[fields[0]])
+    most = min(count, max(4, NUMBERS // max(1, entry)), 64)
+    first = _read(batch.payload.select(torch.tensor([0])), fields)
+    alike = bool((_read(batch.payload, fields) == first).all())
+    if bool((batch.senders == SERVER).all()) and count > 1 and not batch.payload.ragged and alike:
+        most = 1
+    message = batch.entry_messages()
+    senders = batch.senders[message]
+    # The first entry of every sender, then the second, and so on.
+    order = torch.argsort(senders, stable=True)
+    starts = torch.cat([torch.zeros(1, dtype=torch.bool), senders[order][1:] == senders[order][:-1]])
+    turn = torch.zeros(count, dtype=torch.long)
+    run = torch.arange(count)
+    first_of = torch.where(starts, 0, run).cummax(0).values
+    turn[order] = run - first_of
+    chosen = torch.argsort(turn, stable=True)[:most]
+    keep = torch.zeros(count, dtype=torch.bool)
+    keep[chosen] = True
+    return select_entries(batch, keep)

@@ -1,0 +1,293 @@
+"""What replays show of a defense: randomness that is not the run's, fields that move with a record, and steps that are
+longer than stated.
+
+Replayed are the first rounds (:mod:`fglaudit.empirical.fields.forced_replay`): once more with the same draws, where
+nothing may move; with other draws, where noise must; and with one record replaced, with what mechanisms released held
+fixed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from fglaudit.context import Context
+from fglaudit.empirical.fields.forced_replay import Held, Reach, Trace, replay
+from fglaudit.empirical.fields.moves import Moves, Sent, largest_step, moves
+from fglaudit.empirical.replays.replaced import PAIRS, Replaced, relabelled, replaced_records, taken_away
+from fglaudit.facts import (
+    GRADIENTS,
+    ROWS,
+    Absent,
+    Additive,
+    Clipped,
+    DegreeBound,
+    Fact,
+    Field,
+    KeptColumns,
+    Masked,
+    Randomised,
+    Scaled,
+    Sealed,
+    first,
+    on,
+)
+from fglaudit.graph import FederatedGraph
+from fglaudit.guarantees import Audit, Outcome
+from fglaudit.interfaces import Defense, FederatedProtocol, Guarantee
+from fglaudit.payloads import ModelUpdate
+from fglaudit.privacy.accounted import Accounted, Noised
+from fglaudit.privacy.accounting import Relation
+from fglaudit.privacy.counted import Counted
+from fglaudit.rng import derive
+
+QUICK_PAIRS = 3
+FEW_PAIRS = 5
+"""Records that are replaced however much is sent: one of every kind of replacement."""
+MOST_NUMBERS = 2**26
+"""Numbers that further replays may send in all. A limit in seconds would make the verdict depend on the machine."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """The longest step of one release, beside what is stated.
+
+    Attributes:
+        noised: what is released.
+        length: of the step, in the norm of its noise, less what may be roundoff.
+        stated: how long it may be.
+        what: which record was replaced.
+    """
+
+    noised: Noised
+    length: float
+    stated: float
+    what: str
+
+    @property
+    def share(self) -> float:
+        """How far it goes of what is stated."""
+        return self.length / self.stated
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What replays showed.
+
+    Attributes:
+        trace: of the first one.
+        same: what moved although nothing was changed.
+        redrawn: what moved with other draws.
+        moved: by field that moves with a record although what mechanisms released was held fixed, which record it was.
+        accuracy: whether reported accuracies moved so.
+        steps: the longest of every release whose step has a norm.
+        pairs: how many records were replaced.
+        held: what was held fixed.
+        rounds: how many were replayed.
+    """
+
+    trace: Trace
+    same: Moves
+    redrawn: Moves
+    moved: dict[Sent, str]
+    accuracy: bool
+    steps: tuple[Step, ...]
+    pairs: int
+    held: Held = field(default_factory=Held)
+    rounds: int = 0
+
+
+def examined(
+    protocol: FederatedProtocol,
+    graph: FederatedGraph,
+    defense: Defense,
+    context: Context,
+    facts: Sequence[Fact],
+    promise: Guarantee,
+    accounted: Accounted | str,
+    *,
+    counted: Counted | None = None,
+    seed: int,
+    device: torch.device,
+    quick: bool = False,
+) -> Examined:
+    """Replay the first rounds of ``protocol`` under fresh binds of ``defense``.
+
+    Args:
+        counted: on the wire of the run, every kind of message of which the replays are to reach.
+    """
+    reach = Reach.of(counted or Counted())
+
+    def again(world: FederatedGraph, draws: str = "A", forced: Trace | None = None) -> Trace:
+        return replay(
+            protocol,
+            world,
+            defense,
+            context,
+            seed=seed,
+            device=device,
+            draws=draws,
+            forced=forced,
+            held=held,
+            reach=reach,
+        )
+
+    held = held_fixed(facts, accounted)
+    trace = again(graph)
+    same, redrawn = moves(trace, again(graph)), moves(trace, again(graph, "B"))
+    most = QUICK_PAIRS if quick else max(FEW_PAIRS, min(PAIRS, MOST_NUMBERS // max(1, _numbers(trace))))
+    pairs = _pairs(graph, facts, promise, seed, most)
+    moved: dict[Sent, str] = {}
+    longest: dict[int, Step] = {}
+    accuracy = False
+    for pair in pairs:
+        other = again(pair.graph, forced=trace)
+        found = moves(trace, other)
+        for kind in found.fields - same.fields:
+            if (kind[0], kind[1]) not in held.payloads or kind in _open_fields(facts, found.fields):
+                moved.setdefault(kind, pair.what)
+        accuracy |= found.accuracy and not same.accuracy
+        if pair.edges:
+            continue
+        for number, step in _steps(context, facts, accounted, trace, other, pair):
+            if same.of(step.noised):
+                continue  # with equal draws it moves by itself: what the record moves cannot be told
+            if number not in longest or step.share > longest[number].share:
+                longest[number] = step
+    return Examined(trace, same, redrawn, moved, accuracy, tuple(longest.values()), len(pairs), held, reach.rounds)
+
+
+def _pairs(graph: FederatedGraph, facts: Sequence[Fact], promise: Guarantee, seed: int, most: int) -> list[Replaced]:
+    """Return ``graph`` with one record replaced, at ``most`` such, and with a label or a node fewer where the promise
+    is about these."""
+    pairs = replaced_records(graph, promise.unit or "node", derive(seed, "replaced records"), most)
+    if promise.labels:
+        pairs += relabelled(graph, promise.unit, derive(seed, "other labels"), QUICK_PAIRS)
+    if promise.unit == "node" and promise.relation is Relation.ADD_OR_REMOVE:
+        bound = first(facts, DegreeBound)
+        gone = derive(seed, "nodes taken away")
+        pairs += taken_away(graph, bound.bound if bound else graph.num_nodes, gone, QUICK_PAIRS)
+    return pairs
+
+
+def _numbers(trace: Trace) -> int:
+    return sum(value.numel() for batch in trace.batches for value in batch.payload.tensors().values())
+
+
+def held_fixed(facts: Sequence[Fact], accounted: Accounted | str) -> Held:
+    """Return what mechanisms release: those that were accounted, else all that facts state."""
+    if isinstance(accounted, Accounted):
+        names = {(part.payload, part.by_server) for part in accounted.mechanisms}
+        payloads = frozenset(pair for pair in names if pair[0] not in ("rows", "gradients"))
+        return Held(("rows", False) in names, ("gradients", False) in names, payloads)
+    random = [fact for fact in facts if isinstance(fact, Additive | Randomised)]
+    targets = [fact.target for fact in random]
+    sides = {"up": (False,), "down": (True,), "any": (False, True)}
+    fields = {(t.payload, by) for t in targets if isinstance(t, Field) for by in sides[t.direction]}
+    return Held(ROWS in targets, GRADIENTS in targets, frozenset(fields))
+
+
+def _open_fields(facts: Sequence[Fact], fields: set[Sent]) -> set[Sent]:
+    """Return those of ``fields`` on which no fact states noise."""
+    return {
+        (payload, by_server, name)
+        for payload, by_server, name in fields
+        if not any(isinstance(f, Additive | Randomised) for f in on(facts, payload, name, _side(by_server)))
+    }
+
+
+def _side(by_server: bool) -> str:
+    return "down" if by_server else "up"
+
+
+def _steps(
+    context: Context, facts: Sequence[Fact], accounted: Accounted | str, one: Trace, other: Trace, pair: Replaced
+) -> list[tuple[int, Step]]:
+    """Return how far every release moved, beside what is stated for such a record."""
+    if not isinstance(accounted, Accounted):
+        return []
+    found = []
+    for number, noised in enumerate(accounted.mechanisms):
+        if noised.distribution not in ("gaussian", "laplace"):
+            continue
+        clips = [f for f in on(facts, noised.payload, "", _side(noised.by_server)) if isinstance(f, Clipped)]
+        release = next((r for r in context.releases if r.payload.__name__ == noised.payload), None)
+        joint = release is not None and not clips and noised.payload != ModelUpdate.__name__
+        # A record that is zeroed out moves half as far as one that is replaced; whole clients always are replaced here.
+        halves = not pair.zeroed or accounted.unit == "client"
+        wide = accounted.relation is not Relation.REPLACE and halves and _by_relation(noised, clips, accounted)
+        if (factor := after_noise(facts, noised)) is None:
+            continue
+        stated = noised.sensitivity * (2 if wide else 1) * factor
+        length, off = largest_step(one, other, noised, joint=joint)
+        found.append((number, Step(noised, max(0.0, length - off), stated, pair.what)))
+    return found
+
+
+def after_noise(facts: Sequence[Fact], noised: Noised) -> float | None:
+    """Return by what a release is scaled after the noise; None where more is done to it than that."""
+    targets = {"rows": ROWS, "gradients": GRADIENTS}
+    side = _side(noised.by_server)
+    own = (
+        [fact for fact in facts if fact.target == targets[noised.payload]]
+        if noised.payload in targets
+        else list(on(facts, noised.payload, "", side))
+    )
+    at = next(number for number, fact in enumerate(own) if isinstance(fact, Additive))
+    factor = 1.0
+    for fact in own[at + 1 :]:
+        if not isinstance(fact, Scaled | Additive | Sealed | Absent | KeptColumns | Masked | Clipped):
+            return None
+        factor *= abs(fact.factor) if isinstance(fact, Scaled) else 1.0
+    return factor
+
+
+def _by_relation(noised: Noised, clips: Sequence[Clipped], accounted: Accounted) -> bool:
+    """Whether the sensitivity is smaller for records that are zeroed out than for those that are replaced."""
+    return noised.payload != "gradients" and (not clips or accounted.unit == "client")
+
+
+def foreign_audit(seen: Examined, accounted: Accounted | str) -> Audit:
+    """Return whether all randomness is the run's own: nothing moves with equal draws, and all noise with others."""
+    name = "foreign randomness"
+    if strange := seen.same.named():
+        detail = f"{', '.join(strange[:4])} differ between two replays with equal draws: foreign randomness"
+        return Audit(name, Outcome.UNTESTED, detail)
+    still = []
+    if isinstance(accounted, Accounted):
+        for part in accounted.mechanisms:
+            if part.payload == "rows":
+                still += [] if seen.redrawn.rows else ["rows"]
+            elif part.payload == "gradients":
+                still += [] if seen.redrawn.gradients else ["gradients"]
+            elif not any(k[:2] == (part.payload, part.by_server) for k in seen.redrawn.fields):
+                reached = any(type(b.payload).__name__ == part.payload for b in seen.trace.batches)
+                still += [part.payload] if reached else []
+    if still:
+        detail = f"noise on {', '.join(still)} does not come from the generator handed over: other draws change nothing"
+        return Audit(name, Outcome.UNTESTED, detail)
+    return Audit(name, Outcome.PASSED, "two replays with equal draws are equal, and with other draws noise moves")
+
+
+def sensitivity_audit(seen: Examined) -> Audit:
+    """Return whether a record moves a release further than stated: with equal draws the difference has no noise."""
+    name = "sensitivity"
+    far = [step for step in seen.steps if step.length > step.stated * (1 + 1e-4)]
+    if far:
+        step = max(far, key=lambda s: s.share)
+        kind = step.noised.payload + (" of the server" if step.noised.by_server else "")
+        return Audit(
+            name,
+            Outcome.REFUTED,
+            f"{step.what} moves {kind} by {step.length:.4g}, further than the sensitivity {step.stated:.4g} that its"
+            f" facts and the protocol give",
+        )
+    if seen.same.named():
+        return Audit(name, Outcome.UNTESTED, "releases move without a record: what one moves cannot be told")
+    if not seen.steps:
+        return Audit(name, Outcome.PASSED, "no release has a step with a norm")
+    most = ", ".join(f"{step.noised.payload} {step.share:.3g} of what is stated" for step in seen.steps)
+    words = f"{seen.pairs} records replaced in the first {seen.rounds} rounds with equal draws; longest steps: {most}"
+    return Audit(name, Outcome.PASSED, words)

@@ -1,0 +1,182 @@
+"""What protects every field that is sent, before any attack has read it: rows of ``guarantees.csv``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from fglaudit.empirical.fields.examined import Examined
+from fglaudit.empirical.fields.forced_replay import kinds
+from fglaudit.empirical.fields.moves import PRESENCE
+from fglaudit.facts import Field, Unstated
+from fglaudit.finding import UNSTATED
+from fglaudit.guarantees import Audit, FieldState, Outcome
+from fglaudit.interfaces import Guarantee
+from fglaudit.payloads import Payload
+from fglaudit.privacy.accounted import Accounted
+from fglaudit.privacy.counted import Counted
+
+SERVER_SIDE, CLIENT_SIDE = "server", "clients"
+"""Who receives a field: what clients send the server receives, and the other way round."""
+EVERYBODY = ""
+_SEES = {SERVER_SIDE: ("server", "wire"), CLIENT_SIDE: ("client", "wire")}
+"""By the side that receives a field, what is in the names of observers that see it."""
+NO_VALUES = (PRESENCE, "nodes", "node")
+"""Fields that say who sends what of which node."""
+REPORT = "report"
+"""The payload that stands for what a run reports beside its messages."""
+PROTOCOL = "protocol"
+"""The payload that stands for whatever gets from party to party without a message: see :func:`unchecked_state`."""
+NOT_SENT = (REPORT, PROTOCOL)
+
+
+def sees(observer: str, listed: str) -> bool:
+    """Whether ``observer`` sees a field whose state is ``listed`` for a side, one observer, or everybody."""
+    return listed in (EVERYBODY, observer) or any(name in observer for name in _SEES.get(listed, ()))
+
+
+def unreplayed_states(
+    counted: Counted, sealed: Collection[str], why: str, sealing: Sequence[Audit] = ()
+) -> tuple[FieldState, ...]:
+    """Return the states where nothing was replayed: sealed, or nothing.
+
+    Args:
+        sealing: audits of what travels sealed; without any it is claimed.
+    """
+    hidden = _sealing_words(sealing) if sealing else f"claimed: {why}"
+    found = []
+    for sent in counted.sent:
+        side = CLIENT_SIDE if sent.by_server else SERVER_SIDE
+        for name in sent.fields:
+            words = ("sealed", hidden) if sent.payload in sealed else ("nothing", f"sent in the clear; {why}")
+            found.append(FieldState(side, sent.payload, name, *words))
+    return tuple(found)
+
+
+def field_states(
+    seen: Examined,
+    counted: Counted,
+    accounted: Accounted | str,
+    promise: Guarantee,
+    sealed: Collection[str],
+    sealing: Sequence[Audit] = (),
+) -> tuple[FieldState, ...]:
+    """Return the state of every field, of the presence of messages, and of what is reported.
+
+    Args:
+        sealing: audits of what travels sealed, which is verified where all of them passed and claimed otherwise.
+    """
+    hidden = _sealing_words(sealing)
+    listed = dict.fromkeys(kinds(seen.trace.batches))
+    for sent in counted.sent:  # those that were not reached in the first rounds
+        listed.update(dict.fromkeys((sent.payload, sent.by_server, name) for name in sent.fields))
+    for payload, by_server in dict.fromkeys((payload, by_server) for payload, by_server, _ in listed):
+        listed[payload, by_server, PRESENCE] = None
+    reached = set(kinds(seen.trace.batches)) | {(p, b, PRESENCE) for p, b, _ in kinds(seen.trace.batches)}
+    found = []
+    for kind in listed:
+        state, reason = _state(kind, kind in reached, seen, accounted, promise, sealed, hidden)
+        found.append(FieldState(CLIENT_SIDE if kind[1] else SERVER_SIDE, kind[0], kind[2], state, reason))
+    words = (
+        ("nothing", "reported accuracies move when a record is replaced")
+        if seen.accuracy
+        else ("not seen to move", "training was replayed to its end")
+        if seen.trace.accuracy is not None
+        # Every training reports accuracies: an alarm that each run has would not be read.
+        else ("nothing", f"nothing is stated about reported accuracies; the first {seen.rounds} rounds were replayed")
+    )
+    return (*found, FieldState("", REPORT, "accuracy", *words))
+
+
+def after_unstated(states: Sequence[FieldState], unstated: Sequence[Unstated]) -> tuple[FieldState, ...]:
+    """Return ``states`` with those fields open to which the defense does what no fact explains: whatever was found out
+    about them, what they carry then is not known."""
+    fields = [change.target for change in unstated if isinstance(change.target, Field)]
+    found = []
+    for state in states:
+        direction = {SERVER_SIDE: "up", CLIENT_SIDE: "down"}.get(state.observer)
+        value = state.field not in NO_VALUES
+        if value and any(target.meets(state.payload, state.field, direction) for target in fields):
+            state = replace(state, state="unexamined", reason=f"{UNSTATED}: done to it is something that is not stated")
+        found.append(state)
+    return tuple(found)
+
+
+def unchecked_state(why: str) -> FieldState:
+    """Return the state that everything is in where the protocol was seen to break a rule, or could not be checked."""
+    return FieldState(EVERYBODY, PROTOCOL, "rules", "unexamined", why)
+
+
+def _sealing_words(audits: Sequence[Audit]) -> str:
+    """Return the word for what travels sealed, and why."""
+    against = next((audit for audit in audits if audit.outcome is Outcome.REFUTED), None)
+    if against is not None:
+        return f"refuted: {against.detail}"
+    open_ = next((audit for audit in audits if audit.outcome is Outcome.UNTESTED), None)
+    if open_ is not None or not audits:
+        return f"claimed: {open_.detail if open_ else 'what travels sealed was not tested'}"
+    return f"verified: {audits[0].detail}"
+
+
+def _state(
+    kind: tuple[str, bool, str],
+    reached: bool,
+    seen: Examined,
+    accounted: Accounted | str,
+    promise: Guarantee,
+    sealed: Collection[str],
+    hidden: str,
+) -> tuple[str, str]:
+    """Return state and reason of one field."""
+    payload, by_server, name = kind
+    if payload in sealed and _is_value(payload, name, seen):
+        return "sealed", hidden
+    if kind in seen.same.fields:
+        return "unexamined", "differs between two replays with equal draws, so what moves it cannot be told"
+    if (why := seen.moved.get(kind)) is not None:
+        trusted = promise.server_trusted and not by_server
+        return "nothing", f"moves with {why}" + ("; the server is trusted with it" if trusted else "")
+    parts = accounted.mechanisms if isinstance(accounted, Accounted) else ()
+    for part in parts:
+        if (part.payload, part.by_server) == (payload, by_server) and _is_value(payload, name, seen):
+            return "covered", f"{part.distribution} noise of scale {part.scale:.4g} on it"
+    if not reached:
+        return "unexamined", f"not made in the first {seen.rounds} rounds, which were replayed"
+    if any(part.payload == "rows" for part in parts):
+        return "covered", "made of rows that are random before use"
+    if any(part.payload == "gradients" for part in parts) and payload == "ModelUpdate" and name != PRESENCE:
+        return "covered", "made of gradients with noise"
+    return "not seen to move", f"{seen.pairs} records replaced, what was released with noise held fixed"
+
+
+def _is_value(payload: str, name: str, seen: Examined) -> bool:
+    """Whether the field holds values rather than ids."""
+    if name == PRESENCE:
+        return False
+    for batch in seen.trace.batches:
+        if type(batch.payload).__name__ == payload and name in batch.payload.tensors():
+            return batch.payload.tensors()[name].is_floating_point()
+    kind = Payload.registry.get(payload)
+    return kind is not None and name not in NO_VALUES
+
+
+def fields_audit(seen: Examined, promise: Guarantee, sealed: Collection[str]) -> Audit:
+    """Return whether a field that the guarantee is about moves with a record and nothing covers it."""
+    name = "fields"
+    open_ = [
+        (payload, by_server, field)
+        for payload, by_server, field in seen.moved
+        if not (promise.server_trusted and not by_server)
+        and not (payload in sealed and _is_value(payload, field, seen))
+    ]
+    if open_:
+        payload, by_server, field = open_[0]
+        side = "the server" if by_server else "clients"
+        also = f", and {len(open_) - 1} more fields" if len(open_) > 1 else ""
+        return Audit(
+            name,
+            Outcome.UNTESTED,
+            f"{field} of {payload} from {side} moves with {seen.moved[open_[0]]}{also}, and no stated mechanism covers"
+            " it",
+        )
+    return Audit(name, Outcome.PASSED, f"{seen.pairs} records replaced: no field moved that no mechanism covers")

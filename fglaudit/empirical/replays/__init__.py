@@ -1,0 +1,1 @@
+"""Hooks of a defense that add noise, run again and again on inputs of the auditor's choice."""

@@ -1,0 +1,1 @@
+"""What travels sealed: is it encrypted freshly, by a known scheme, with no key in sight?"""

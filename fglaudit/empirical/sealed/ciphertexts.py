@@ -1,0 +1,252 @@
+"""Audits of what travels sealed: is it a scheme that is known here, fresh every time, and without its keys in sight?
+
+A replay of the first rounds seals for real (:mod:`fglaudit.empirical.sealed.replay`). Then its messages are sealed once
+more: by the same session in a later round, by a fresh one, and with every client sending the same. No two units of
+equal plaintexts may be equal. That lattice ciphertexts or stream ciphers hide what they should is not tested here, it
+rests on the libraries: so only schemes of SEAL (through TenSEAL), of OpenFHE and of ``fglaudit.secagg``, with keys that
+this tool generated, are verified.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from scipy.stats import norm
+
+from fglaudit.context import Context
+from fglaudit.defenses.aggregation.secure_aggregation import MaskingRound, MaskingSession, dense_words
+from fglaudit.empirical.sealed.ciphertext_bytes import LEAST, is_known, units
+from fglaudit.empirical.sealed.coalitions import NAME as COALITIONS
+from fglaudit.empirical.sealed.coalitions import coalitions_audit
+from fglaudit.empirical.sealed.key_search import NAME as KEYS
+from fglaudit.empirical.sealed.key_search import key_audit
+from fglaudit.empirical.sealed.replay import SealedTrace, sealed_replay
+from fglaudit.errors import FglauditError
+from fglaudit.facts import Sealed
+from fglaudit.graph import FederatedGraph
+from fglaudit.guarantees import REFUTED_AT, Audit, Outcome
+from fglaudit.he.bfv import Bfv
+from fglaudit.he.ckks import Ckks
+from fglaudit.he.codec import Codec, SharedKeyCodec
+from fglaudit.he.keys import ClientKeys
+from fglaudit.he.packed_rows import PackedRows
+from fglaudit.he.threshold_bfv import ThresholdBfv
+from fglaudit.he.weighted_rows import WeightedRows
+from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, bound
+from fglaudit.payloads import MessageBatch
+from fglaudit.rng import derive
+from fglaudit.sealing import SealedRows
+from fglaudit.secagg.rows import MaskedRows
+
+SCHEME, FRESH, MASKS = "sealed", "fresh ciphertexts", "masks"
+NAMES = (SCHEME, FRESH, KEYS, MASKS, COALITIONS)
+"""Audits without which nothing that travels sealed is verified."""
+_LATER = 1000
+"""Rounds later in which a message is sealed again: not one of the run's."""
+_FEW = 3
+"""Messages that are sealed again where clients do not need one another for it."""
+_BITS = 2**23
+
+
+def ciphertext_audits(
+    protocol: FederatedProtocol,
+    graph: FederatedGraph,
+    defense: Defense,
+    context: Context,
+    *,
+    seed: int,
+    device: torch.device,
+) -> tuple[Audit, ...]:
+    """Return the audits of a defense that seals."""
+    try:
+        trace = sealed_replay(protocol, graph, defense, context, seed=seed, device=device)
+    except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
+        why = f"sealed messages could not be replayed: {type(error).__name__}: {error}"
+        return (Audit(SCHEME, Outcome.UNTESTED, why),)
+    if not trace.sealings:
+        return (Audit(SCHEME, Outcome.UNTESTED, "no message was sealed in the first rounds, which were replayed"),)
+    codecs, rounds = _codecs(trace), _rounds(trace)
+    scheme = _scheme_audit(trace, codecs)
+    try:
+        fresh = _fresh_audit(trace, defense, context, seed)
+    except Exception as error:  # as above
+        fresh = Audit(FRESH, Outcome.UNTESTED, f"messages could not be sealed again: {type(error).__name__}: {error}")
+    known = bool(codecs or rounds)
+    why = "what a key of this scheme looks like is not known here"
+    keys = key_audit(trace.clear, codecs, rounds) if known else Audit(KEYS, Outcome.UNTESTED, why)
+    masks = [_masks_audit(trace, rounds)] if rounds else []
+    return (scheme, fresh, keys, *masks, *coalitions_audit(trace))
+
+
+def _codecs(trace: SealedTrace) -> list[Codec]:
+    found: dict[int, Codec] = {}
+    for _, after in trace.sealings:
+        for value in after.payload.sealed_fields().values():
+            if (codec := _codec(value.sealed)) is not None:
+                found[id(codec)] = codec
+    return list(found.values())
+
+
+def _codec(rows: SealedRows) -> Codec | None:
+    if isinstance(rows, PackedRows):
+        return rows.codec
+    return rows.scheme.codec if isinstance(rows, WeightedRows) else None
+
+
+def _rounds(trace: SealedTrace) -> list[MaskingRound]:
+    return list({id(current): current for current in trace.masked if current is not None}.values())
+
+
+def _scheme_audit(trace: SealedTrace, codecs: Iterable[Codec]) -> Audit:
+    """Return whether all that is sealed is of a library that is known, under keys that this tool generated."""
+    words: dict[str, None] = {}
+    for (_, after), current in zip(trace.sealings, trace.masked, strict=True):
+        for name, value in after.payload.sealed_fields().items():
+            rows, field = value.sealed, f"{name} of {type(after.payload).__name__}"
+            if not is_known(rows) or (type(rows) is MaskedRows and not _tools_own(trace.session, current)):
+                why = f"{field} is sealed by the author's own code ({type(rows).__name__}), of no library known here"
+                return Audit(SCHEME, Outcome.UNTESTED, why)
+            if type(rows) is MaskedRows:
+                words["secure aggregation: X25519, HKDF and ChaCha20 of `cryptography`, keys of every client"] = None
+    if why := _keys_too_many(trace):
+        return Audit(SCHEME, Outcome.REFUTED, why)
+    for codec in codecs:
+        if type(codec) is ThresholdBfv:
+            degree, holders = codec.parameters.degree, codec.parties
+            words[f"bfv of OpenFHE, degree {degree}, a share of the key for each of {holders} clients"] = None
+            continue
+        own = isinstance(codec, SharedKeyCodec) and type(codec.keys) is ClientKeys
+        if type(codec) not in (Bfv, Ckks) or not own:
+            why = f"keys or codec of {type(codec).__name__} are the author's own, not generated by this tool"
+            return Audit(SCHEME, Outcome.UNTESTED, why)
+        words[f"{codec.parameters.scheme} of SEAL, degree {codec.parameters.degree}, keys of this tool"] = None
+        if isinstance(codec, Ckks):
+            stated = [fact.flooding for fact in trace.session.facts() if isinstance(fact, Sealed)]
+            if not codec.flooding > 0 or not any(math.isclose(codec.flooding, s, rel_tol=1e-6) for s in stated):
+                why = "ckks shows its key by the noise of what it opens, and no flooding noise as used is stated"
+                return Audit(SCHEME, Outcome.UNTESTED, why)
+            words[f"opened with flooding noise of standard deviation {codec.flooding:.3g}"] = None
+    return Audit(SCHEME, Outcome.PASSED, ", ".join(words))
+
+
+def _keys_too_many(trace: SealedTrace) -> str:
+    """Return in words which message is said to take more clients' keys than open it."""
+    for (_, after), current in zip(trace.sealings, trace.masked, strict=True):
+        try:
+            said = trace.session.readers(after)
+        except FglauditError:  # masked messages of a round that is over: nobody opens them any more
+            continue
+        needed = [_keys_needed(value.sealed, current) for value in after.payload.sealed_fields().values()]
+        least = min((keys for keys in needed if keys is not None), default=said)
+        if said > least:
+            kind = type(after.payload).__name__
+            return f"{kind} is said to take the keys of {said} clients, and those of {least} open it"
+    return ""
+
+
+def _keys_needed(rows: SealedRows, current: MaskingRound | None) -> int | None:
+    """Return how many clients' keys open ``rows``; None where that is not known here."""
+    if isinstance(rows, MaskedRows):
+        return None if current is None else current.aggregation.threshold
+    codec = _codec(rows)
+    if isinstance(codec, ThresholdBfv):
+        return codec.parties
+    return 1 if isinstance(codec, SharedKeyCodec) else None
+
+
+def _tools_own(session: DefenseSession, current: MaskingRound | None) -> bool:
+    return current is not None and type(session.sealed_by()) is MaskingSession
+
+
+def _fresh_audit(trace: SealedTrace, defense: Defense, context: Context, seed: int) -> Audit:
+    """Return whether equal plaintexts give unequal bytes: over rounds, clients and keys."""
+    compared, first = 0, {type(before.payload): (before, after) for before, after in reversed(trace.sealings)}
+    for kind, (before, sent) in first.items():
+        known = all(is_known(value.sealed) for value in sent.payload.sealed_fields().values())
+        own = isinstance(trace.session.sealed_by(), MaskingSession)
+        part = before if own else before.select(torch.arange(len(before.senders)) < _FEW)
+        alike = _alike(part)
+        again = _sealed_again(trace.session, part, 1, seed)
+        others = {
+            "the same message twice": [_sealed_again(trace.session, part, 2, seed), units(sent) if own else {}],
+            "under other keys": [_sealed_again(bound(defense, context), part, 1, seed + 1)],
+        }
+        same = _sealed_again(trace.session, alike, 3, seed)
+        if not known:
+            zero = _sealed_again(trace.session, _zeros(part), 4, seed)
+            carries = {place for place, blob in again.items() if zero.get(place) != blob}
+            again = {place: blob for place, blob in again.items() if place in carries}
+            same = {place: blob for place, blob in same.items() if place in carries}
+        held = {blob for blob in again.values() if len(blob) >= LEAST}
+        compared += len(held)
+        for words, sealings in others.items():
+            if any(blob in held for sealing in sealings for blob in sealing.values()):
+                return Audit(FRESH, Outcome.REFUTED, f"{kind.__name__}: equal plaintexts give equal bytes, {words}")
+        long = [blob for blob in same.values() if len(blob) >= LEAST]
+        if len(set(long)) < len(long):
+            return Audit(FRESH, Outcome.REFUTED, f"{kind.__name__}: equal plaintexts of two clients give equal bytes")
+    if not compared:
+        return Audit(FRESH, Outcome.UNTESTED, "no bytes were found in sealed messages that depend on what is sealed")
+    return Audit(FRESH, Outcome.PASSED, f"{compared} units sealed again: equal plaintexts give unequal bytes")
+
+
+def _sealed_again(session: DefenseSession, batch: MessageBatch, times: int, seed: int) -> dict[str, bytes]:
+    payload = type(batch.payload).from_tensors({n: v.clone() for n, v in batch.payload.tensors().items()})
+    later = dataclasses.replace(batch, round=batch.round + times * _LATER, payload=payload)
+    return units(session.sealed_by().seal(later, derive(seed, "sealed again", times)))
+
+
+def _alike(batch: MessageBatch) -> MessageBatch:
+    """Return the messages with the content of the first in place of every one."""
+    count = len(batch.senders)
+    if batch.splits is None:
+        return dataclasses.replace(batch, payload=batch.payload.select(torch.zeros(count, dtype=torch.long)))
+    rows = int((batch.splits[1] - batch.splits[0]).item())
+    payload = batch.payload.select(torch.arange(rows, device=batch.splits.device).repeat(count))
+    return dataclasses.replace(batch, payload=payload, splits=rows * torch.arange(count + 1))
+
+
+def _zeros(batch: MessageBatch) -> MessageBatch:
+    tensors = batch.payload.tensors()
+    zeros = {n: torch.zeros_like(v) if v.is_floating_point() else v for n, v in tensors.items()}
+    return dataclasses.replace(batch, payload=type(batch.payload).from_tensors(zeros))
+
+
+def _masks_audit(trace: SealedTrace, rounds: list[MaskingRound]) -> Audit:
+    """Return whether masks are fresh for every client and round, look random, and cancel in the sum."""
+    keys = [key for current in rounds for member in current.aggregation.members for key in member.key_material()]
+    if len(set(keys)) < len(keys):
+        return Audit(MASKS, Outcome.REFUTED, "two clients, or two rounds, have masks of the same key")
+    totals: dict[tuple[int, int], torch.Tensor] = {}
+    senders: dict[tuple[int, int], int] = {}
+    ones = bits = 0
+    for (before, after), current in zip(trace.sealings, trace.masked, strict=True):
+        if current is None:
+            continue
+        kept = before.select(torch.isin(before.senders, after.senders))
+        for name, value in after.payload.sealed_fields().items():
+            rows = value.sealed
+            assert isinstance(rows, MaskedRows)
+            plain = dense_words(current, kept, kept.payload.tensors()[name])
+            masks = rows.words.view(plain.shape) - plain
+            raw = np.unpackbits(masks.numpy().reshape(-1).view(np.uint8)[: max(0, _BITS - bits) // 8])
+            ones, bits = ones + int(raw.sum()), bits + len(raw)
+            key = (id(current), rows.field)
+            totals[key] = totals.get(key, torch.zeros_like(masks[0])) + masks.sum(0, dtype=masks.dtype)
+            senders[key] = senders.get(key, 0) + len(after.senders)
+    for current in rounds:
+        for field, remainder in current.remainder.items():
+            total = totals.get((id(current), field))
+            if senders.get((id(current), field)) != len(current.aggregation.survivors) or total is None:
+                continue  # the replay ended before all had sent
+            if not torch.equal(total, remainder.to(total)):
+                return Audit(MASKS, Outcome.REFUTED, "masks do not cancel in the sum of those that are left")
+    p = float(2 * norm.sf(abs(2 * ones - bits) / math.sqrt(bits))) if bits else 1.0
+    if p <= REFUTED_AT:
+        return Audit(MASKS, Outcome.REFUTED, f"masks are not random: {ones} of {bits} bits are set", p)
+    words = f"{len(rounds)} aggregations: keys are new for every client and round, and masks cancel in sums"
+    return Audit(MASKS, Outcome.PASSED, words, p)
