@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fglaudit.attacks.models.link_scores import directions
 from fglaudit.datasets import DatasetSpec
-from fglaudit.graph import Graph
+from fglaudit.graph import Graph, positions
 from fglaudit.nn.gcn_ensemble import EnsembleSettings, SharedGraph, ensemble_logits, train_ensemble
 from fglaudit.nn.sparse import SparseMatrix
 from fglaudit.nn.weights import gcn_layout, unflatten
@@ -107,8 +107,7 @@ def by_influence(trained: Trained, seed: int) -> tuple[float, float]:
     moved = influences(trained.predict, rows, nodes)
     part = directions(rows)
     near = torch.zeros(len(nodes), graph.num_nodes, dtype=torch.bool)
-    position = torch.full((graph.num_nodes,), -1)
-    position[nodes] = torch.arange(len(nodes))
+    position = positions(nodes, graph.num_nodes)
     row, column = graph.edge_index
     near[position[row[position[row] >= 0]], column[position[row] >= 0]] = True
     other = ~near

@@ -277,6 +277,19 @@ class FederatedGraph:
         )
 
 
+def positions(nodes: Tensor, num_nodes: int) -> Tensor:
+    """Return where every id below ``num_nodes`` stands in ``nodes`` [n], -1 for those that do not [num_nodes]."""
+    place = torch.full((num_nodes,), -1, device=nodes.device)
+    place[nodes] = torch.arange(len(nodes), device=nodes.device)
+    return place
+
+
+def edges_among(nodes: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
+    """Return the edges of ``edge_index`` [2, E] that join two of ``nodes`` [n], renumbered by their places there."""
+    edges = positions(nodes, num_nodes)[edge_index]
+    return edges[:, (edges >= 0).all(0)]
+
+
 def canonical_edges(edge_index: Tensor, num_nodes: int) -> Tensor:
     """Return ``edge_index`` [2, E] with both directions of every edge, no self-loops, no duplicates, sorted."""
     row, col = edge_index

@@ -8,7 +8,7 @@ from fglaudit.attacking import run_attacks
 from fglaudit.finding import Finding, Status
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.observers import ObserverSpec
-from fglaudit.quantities import InferredQuantity, Truth, quantity
+from fglaudit.quantities import Attempt, InferredQuantity, Truth, quantity
 from fglaudit.quantities.game import Game
 from fglaudit.rng import derive
 from fglaudit.scoring import Output, score
@@ -48,4 +48,4 @@ def self_test(attack: Attack, view: View, game: Game, control: Reconstruction) -
     rng = derive(0, "self-test")
     first_draw = islice(NoiseRuns(attack, view, rng, CPU), 1)
     output = Output(BLANK, attack, False, (view,), on_noise=first_draw)
-    return planted_flaw(attack, view, rng, CPU) or noise_flaw(output, game, control)
+    return planted_flaw(attack, view, rng, CPU) or noise_flaw(output, Attempt(view, game, None, control))

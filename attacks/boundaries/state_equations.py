@@ -20,6 +20,7 @@ from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_degrees, known_edges
 from fglaudit.attacks.boundaries.first_models import first_models
+from fglaudit.graph import positions
 from fglaudit.payloads import HiddenStates, MessageBatch
 from fglaudit.view import View
 
@@ -88,8 +89,7 @@ def systems(view: View, equations: StateEquations, known: Tensor, rows: Tensor, 
     """
     n = view.public.num_nodes
     degree = (known_degrees(view).clamp(min=0).double() + 1).rsqrt()
-    place = torch.full((n,), -1)
-    place[equations.nodes] = torch.arange(len(equations.nodes))
+    place = positions(equations.nodes, n)
     row, column = known_edges(view)
     row, column = row[place[row] >= 0], column[place[row] >= 0]
     told, missing = known[column], ~known[column]

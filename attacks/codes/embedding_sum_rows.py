@@ -32,7 +32,7 @@ from fglaudit.attacks.codes.seen_embeddings import (
     steps,
 )
 from fglaudit.facts import Fact
-from fglaudit.graph import FeatureKind
+from fglaudit.graph import FeatureKind, positions
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import SERVER, EmbeddingSums, MessageBatch, ModelUpdate, Payload
 from fglaudit.structure import EmbeddedRows
@@ -78,14 +78,12 @@ class EmbeddingSumRows(Attack):
         spread = (held - center).T @ (held - center) / len(held) + 1e-6 * torch.eye(held.shape[1], dtype=held.dtype)
         row, source, sums = _equations(view)
         nodes, place = torch.unique(source, return_inverse=True)
-        given = torch.full((view.public.num_nodes,), -1)
-        given[known.nodes] = torch.arange(len(known.nodes))
+        given = positions(known.nodes, view.public.num_nodes)
         seen = given[nodes] >= 0
         sums = sums.index_add(0, row[seen[place]], -held[given[source[seen[place]]]])
         open_ = ~seen
         unknown = nodes[open_][:_LARGEST]
-        column = torch.full((len(nodes),), -1)
-        column[open_.nonzero().squeeze(1)[:_LARGEST]] = torch.arange(len(unknown))
+        column = positions(open_.nonzero().squeeze(1)[:_LARGEST], len(nodes))
         use = column[place] >= 0
         given_to = [each.to(device) for each in (row[use], column[place[use]], sums, center, spread)]
         found = _solved(*given_to, count=len(unknown), std=noise_level(view, _up(view))).cpu()

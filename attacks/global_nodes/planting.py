@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import own_clients
-from fglaudit.adversary.planting import planted_federation, rehearsed
+from fglaudit.adversary.planting import planted_federation, rehearsed, with_own_rows
 from fglaudit.payloads import GlobalNodes, ModelUpdate
 from fglaudit.rng import split
 from fglaudit.view import View
@@ -52,8 +52,7 @@ def rehearsed_round(
     Args:
         owner: client of every node [N].
     """
-    for client in view.own:
-        x[client.nodes] = client.x.to(x)
+    x = with_own_rows(view, x)
     edges = _rings(owner) if everybody else owner.new_empty(2, 0)
     graph = planted_federation(view, x, edges, owner, split(rng, "graph"))
     train = tuple(torch.ones_like(mask) for mask in graph.train) if everybody else graph.train

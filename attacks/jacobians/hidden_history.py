@@ -12,6 +12,7 @@ from fglaudit.adversary.clipping import KnownClip
 from fglaudit.adversary.public_rules import noise_std, rounding_on
 from fglaudit.attacks.jacobians.clipped_outputs import clipped, unclipped
 from fglaudit.attacks.jacobians.encoder import Model, foreign_batches, sealing_error
+from fglaudit.graph import positions
 from fglaudit.payloads import HiddenRepresentations
 from fglaudit.view import View
 
@@ -75,8 +76,7 @@ def hidden_history(view: View, models: dict[int, Model], nodes: Tensor, device: 
     """
     by_round: dict[int, Tensor] = {}
     missing: dict[int, Tensor] = {}
-    position = torch.full((view.public.num_nodes,), -1)
-    position[nodes] = torch.arange(len(nodes))
+    position = positions(nodes, view.public.num_nodes)
     for batch, values in foreign_batches(view, HiddenRepresentations):
         if batch.round not in models:
             continue

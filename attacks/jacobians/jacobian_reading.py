@@ -47,7 +47,7 @@ from fglaudit.attacks.jacobians.hidden_history import hidden_history
 from fglaudit.attacks.jacobians.mixture_rows import recover_rows
 from fglaudit.attacks.jacobians.planting import plant_encoder_run
 from fglaudit.facts import Absent, Clipped, Fact, Rounded, Sealed
-from fglaudit.graph import FeatureKind
+from fglaudit.graph import FeatureKind, positions
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import HiddenRepresentations, Jacobians, ModelUpdate, Payload
 from fglaudit.view import View
@@ -218,8 +218,7 @@ def _sums_of(view: View, models: dict[int, Model], nodes: Tensor, rounds: list[i
     """
     features, hidden = models[rounds[0]].w1.shape
     place = {round: index for index, round in enumerate(rounds)}
-    position = torch.full((view.public.num_nodes,), -1)
-    position[nodes] = torch.arange(len(nodes))
+    position = positions(nodes, view.public.num_nodes)
     sums = torch.zeros(len(nodes), len(rounds), hidden, features, device=device)
     for batch, values in foreign_batches(view, Jacobians):
         if batch.round > rounds[-1]:

@@ -21,11 +21,10 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from fglaudit.adversary.known_labels import known_labels
-from fglaudit.adversary.modelled import training_changed
 from fglaudit.attacks.latents.label_guess import label_guess
 from fglaudit.attacks.latents.label_scores import SHARPNESS, label_scores
 from fglaudit.attacks.latents.latent_rounds import latent_rounds, missing_latents
-from fglaudit.attacks.latents.modelled_facts import edges_changed, messages_changed, rows_changed
+from fglaudit.attacks.latents.modelled_facts import alike_for_all
 from fglaudit.attacks.latents.planting import plant_labels
 from fglaudit.facts import Fact
 from fglaudit.interfaces import Attack, Inference, Planted
@@ -48,8 +47,7 @@ class GradientLabels(Attack):
 
     def models(self, fact: Fact) -> bool:
         """What is done to every user alike is learned with the classes, and left-out labels judge it."""
-        learned = rows_changed(fact) or edges_changed(fact) or training_changed(fact)
-        return learned or messages_changed(fact, LatentGradients, Latents)
+        return alike_for_all(fact, LatentGradients, Latents)
 
     def unsupported(self, view: View) -> str | None:
         if SERVER in view.observer.parties:

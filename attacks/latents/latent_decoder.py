@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fglaudit.adversary.expected_f1 import best_f1_bits
 from fglaudit.adversary.feature_prior import feature_prior
-from fglaudit.adversary.modelled import about, training_changed
+from fglaudit.adversary.modelled import about
 from fglaudit.attacks.latents.latent_rounds import (
     LatentRounds,
     latent_rounds,
@@ -28,7 +28,7 @@ from fglaudit.attacks.latents.latent_rounds import (
     senders,
     unknown_users,
 )
-from fglaudit.attacks.latents.modelled_facts import edges_changed, messages_changed, rows_changed
+from fglaudit.attacks.latents.modelled_facts import alike_for_all
 from fglaudit.attacks.latents.planting import plant_shared_code
 from fglaudit.facts import Absent, Additive, Fact, Randomised
 from fglaudit.graph import FeatureKind
@@ -53,8 +53,7 @@ class LatentDecoder(Attack):
 
     def models(self, fact: Fact) -> bool:
         """What is done to every user alike is learned with the map, and left-out users judge it."""
-        learned = rows_changed(fact) or edges_changed(fact) or training_changed(fact)
-        return learned or messages_changed(fact, Latents) or (type(fact) is Absent and about(fact, Latents))
+        return alike_for_all(fact, Latents) or (type(fact) is Absent and about(fact, Latents))
 
     def unsupported(self, view: View) -> str | None:
         if missing := missing_latents(view):

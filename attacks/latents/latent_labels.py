@@ -20,12 +20,12 @@ from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_edges
 from fglaudit.adversary.known_labels import known_labels
-from fglaudit.adversary.modelled import about, training_changed
+from fglaudit.adversary.modelled import about
 from fglaudit.adversary.public_rules import stated
 from fglaudit.attacks.latents.label_guess import label_guess
 from fglaudit.attacks.latents.label_scores import SHARPNESS, label_scores
 from fglaudit.attacks.latents.latent_rounds import LatentRounds, latent_rounds, missing_latents
-from fglaudit.attacks.latents.modelled_facts import edges_changed, messages_changed, rows_changed
+from fglaudit.attacks.latents.modelled_facts import alike_for_all
 from fglaudit.attacks.latents.planting import plant_labels
 from fglaudit.facts import ROWS, Absent, Additive, Fact, Randomised
 from fglaudit.interfaces import Attack, Inference, Planted
@@ -49,8 +49,7 @@ class LatentLabels(Attack):
 
     def models(self, fact: Fact) -> bool:
         """What is done to every user alike is learned with the classes, and left-out labels judge it."""
-        learned = rows_changed(fact) or edges_changed(fact) or training_changed(fact)
-        return learned or messages_changed(fact, Latents) or (type(fact) is Absent and about(fact, Latents))
+        return alike_for_all(fact, Latents) or (type(fact) is Absent and about(fact, Latents))
 
     def unsupported(self, view: View) -> str | None:
         if missing := missing_latents(view):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.clipping import KnownClip, added_std
+from fglaudit.graph import positions
 from fglaudit.payloads import SERVER, LatentGradients, Latents, ModelUpdate
 from fglaudit.view import View
 
@@ -147,6 +148,4 @@ def latent_rounds(view: View, nodes: Tensor, most: int | None = None) -> LatentR
 
 def _positions(view: View, nodes: Tensor) -> Tensor:
     """Return the index in ``nodes`` of every global id [N], -1 where it is not there."""
-    position = torch.full((view.public.num_nodes,), -1)
-    position[nodes] = torch.arange(len(nodes))
-    return position
+    return positions(nodes, view.public.num_nodes)

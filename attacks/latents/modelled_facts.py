@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fglaudit.adversary.modelled import about, known_noise, message_clip
+from fglaudit.adversary.modelled import about, known_noise, message_clip, training_changed
 from fglaudit.facts import (
     EDGES,
     ROWS,
@@ -39,6 +39,12 @@ def rows_changed(fact: Fact) -> bool:
 def messages_changed(fact: Fact, *payloads: type[Payload]) -> bool:
     """Whether messages of ``payloads`` were changed each on its own, in a way that is stated."""
     return type(fact) in _OF_MESSAGES and any(about(fact, payload) for payload in payloads)
+
+
+def alike_for_all(fact: Fact, *payloads: type[Payload]) -> bool:
+    """Whether it is done to every user's row, edges, training or ``payloads`` alike, so that whoever learns a map from
+    known users learns it too."""
+    return rows_changed(fact) or edges_changed(fact) or training_changed(fact) or messages_changed(fact, *payloads)
 
 
 def rounded(fact: Fact, *payloads: type[Payload]) -> bool:

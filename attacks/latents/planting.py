@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.feature_prior import feature_prior
-from fglaudit.adversary.planting import planted_federation, rehearsed, without_known_rows
+from fglaudit.adversary.planting import planted_federation, rehearsed, with_own_rows, without_known_rows
 from fglaudit.attacks.latents.latent_rounds import unknown_users
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Planted
@@ -83,8 +83,7 @@ def _rehearsed(
     """
     everyone = torch.arange(view.public.num_nodes)
     edges = torch.stack([everyone, everyone.roll(1)]) if edges is None else edges
-    for client in view.own:
-        x[client.nodes] = client.x.to(x)
+    x = with_own_rows(view, x)
     graph = planted_federation(view, x, edges, everyone, split(rng, "graph"))
     graph = dataclasses.replace(graph, y=graph.y if y is None else y)
     if labelled is not None:

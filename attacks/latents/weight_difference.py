@@ -37,7 +37,7 @@ from fglaudit.attacks.latents.modelled_facts import edges_changed, messages_chan
 from fglaudit.attacks.latents.optimizer_replay import UserOptimizer, first_adam_step, unknown_steps
 from fglaudit.attacks.latents.planting import plant_weight_updates
 from fglaudit.facts import Absent, Clipped, Fact, Field
-from fglaudit.graph import FeatureKind
+from fglaudit.graph import FeatureKind, positions
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import SERVER, LatentGradients, Latents, ModelUpdate, Payload, is_repeated
 from fglaudit.structure import Training
@@ -90,8 +90,7 @@ class WeightDifference(Attack):
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         nodes = unknown_users(view)
-        position = torch.full((view.public.num_nodes,), -1)
-        position[nodes] = torch.arange(len(nodes))
+        position = positions(nodes, view.public.num_nodes)
         gradients = _gradients(view)
         optimizer = UserOptimizer.of(view)
         clip = KnownClip.of(view, ModelUpdate, direction="up")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fglaudit.adversary.prior_only import best_entry_count
 from fglaudit.attacks.learned.entries import float_fields
-from fglaudit.graph import FeatureKind
+from fglaudit.graph import FeatureKind, positions
 from fglaudit.interfaces import Reconstruction
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.view import View
@@ -71,8 +71,7 @@ def decoded_rows(view: View, payload: type[Payload], device: torch.device) -> Re
     if found is None or len(known.nodes) < 3:
         return None
     nodes, sent = found
-    place = torch.full((view.public.num_nodes,), -1)
-    place[nodes] = torch.arange(len(nodes))
+    place = positions(nodes, view.public.num_nodes)
     use = place[known.nodes] >= 0
     if int(use.sum()) < 3:
         return None

@@ -24,7 +24,7 @@ from fglaudit.attacks.learned.probes import CPU, made_up_graph
 from fglaudit.attacks.learned.row_map import Learned
 from fglaudit.attacks.learned.row_maps import best_map, relearned
 from fglaudit.errors import FglauditError
-from fglaudit.graph import FederatedGraph
+from fglaudit.graph import FederatedGraph, positions
 from fglaudit.interfaces import Reconstruction
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.rng import derive, split
@@ -170,8 +170,7 @@ def _last(view: View, payload: type[Payload]) -> int:
 def _map_of_run(view: View, known: Auxiliary, seen: _OfNodes, device: torch.device) -> Learned | None:
     """Return the map that the messages about known rows teach, where a fifth of those rows confirms it."""
     rows = _known(view, known)
-    place = torch.full((view.public.num_nodes,), -1)
-    place[rows.nodes] = torch.arange(len(rows.nodes))
+    place = positions(rows.nodes, view.public.num_nodes)
     of_known = place[seen.nodes] >= 0
     nodes = seen.nodes[of_known]
     distinct, number = torch.unique(nodes, return_inverse=True)

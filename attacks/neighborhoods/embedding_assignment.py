@@ -20,6 +20,7 @@ from fglaudit.attacks.neighborhoods.embedding_equations import embedding_equatio
 from fglaudit.attacks.neighborhoods.embedding_members import MemberFit, explain
 from fglaudit.attacks.neighborhoods.modelled_facts import received_models
 from fglaudit.attacks.neighborhoods.row_matching import Scorer
+from fglaudit.graph import positions
 from fglaudit.payloads import Embeddings, ModelUpdate
 from fglaudit.view import View
 
@@ -70,8 +71,7 @@ class EmbeddingEvidence:
         equations = equations.among(degrees[equations.nodes] >= 0)
         if len(equations.nodes) == 0:
             return None
-        place = torch.full((n,), -1)
-        place[equations.nodes] = torch.arange(len(equations.nodes))
+        place = positions(equations.nodes, n)
         row, column = known_edges(self.view)
         use = (place[row] >= 0) & (row != column) & (settled_type[column] >= 0)
         given = torch.zeros(len(equations.nodes), count, dtype=torch.long)

@@ -37,7 +37,7 @@ from fglaudit.attacks.neighborhoods.embedding_planting import plant_lone_embeddi
 from fglaudit.attacks.neighborhoods.modelled_facts import changed_rows, received_models, sealed_finely
 from fglaudit.attacks.neighborhoods.row_levels import as_bits, known_rows_as_sent, to_levels
 from fglaudit.facts import Fact
-from fglaudit.graph import FeatureKind
+from fglaudit.graph import FeatureKind, positions
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import Embeddings, MaskedMatrices, MaskedVectors, ModelUpdate, Payload, RawFeatures
 from fglaudit.view import View
@@ -94,8 +94,7 @@ class EmbeddingInversion(Attack):
         degrees = known_degrees(view)
         equations = equations.among(degrees[equations.nodes] >= 0).to(device)
         nodes, known = equations.nodes.cpu(), known_rows_as_sent(view)
-        place = torch.full((view.public.num_nodes,), -1)
-        place[nodes] = torch.arange(len(nodes))
+        place = positions(nodes, view.public.num_nodes)
         source = torch.full_like(place, -1)
         source[known.nodes] = torch.arange(len(known.nodes))
         row, column = known_edges(view)

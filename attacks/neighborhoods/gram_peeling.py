@@ -26,7 +26,7 @@ from fglaudit.attacks.neighborhoods.recovered_rows import NeighborhoodRows, miss
 from fglaudit.attacks.neighborhoods.row_assignment import assign_rows
 from fglaudit.attacks.neighborhoods.row_levels import known_rows_as_sent
 from fglaudit.facts import Fact
-from fglaudit.graph import FeatureKind
+from fglaudit.graph import FeatureKind, positions
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import Embeddings, MaskedMatrices, ModelUpdate, Payload, RawFeatures
 from fglaudit.view import View
@@ -57,8 +57,7 @@ class GramPeeling(Attack):
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         known, n = known_rows_as_sent(view), view.public.num_nodes
-        source = torch.full((n,), -1)
-        source[known.nodes] = torch.arange(len(known.nodes))
+        source = positions(known.nodes, n)
         row, column = known_edges(view)
         inside = source[column] >= 0
         row, column = row[inside], column[inside]
@@ -68,8 +67,7 @@ class GramPeeling(Attack):
             assert isinstance(payload, MaskedMatrices)
             for low in range(0, len(payload.node), step := _step(payload.k2)):
                 nodes = payload.node[low : low + step]
-                place = torch.full((n,), -1)
-                place[nodes] = torch.arange(len(nodes))
+                place = positions(nodes, n)
                 use = place[row] >= 0
                 group, members = place[row[use]], known.x[source[column[use]]].double()
                 k1, k2 = (field[low : low + step].to(device).double() for field in (payload.k1, payload.k2))

@@ -28,7 +28,7 @@ from fglaudit.attacks.neighborhoods.row_levels import known_rows_as_sent, to_lev
 from fglaudit.attacks.neighborhoods.row_matching import match_members
 from fglaudit.attacks.neighborhoods.vector_columns import VectorColumns
 from fglaudit.facts import EDGES, ROWS, DroppedEdges, Fact, KeptColumns, Merged
-from fglaudit.graph import FeatureKind
+from fglaudit.graph import FeatureKind, positions
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import MaskedMatrices, MaskedVectors, Payload, RawFeatures
 from fglaudit.view import View
@@ -121,8 +121,7 @@ class MergedRows(Attack):
 
 def _merged_members(view: View, centers: Tensor, num_nodes: int) -> Tensor:
     """Return pairs (neighbourhood, cross-client neighbour) that were merged [2, M]."""
-    position = torch.full((num_nodes,), -1)
-    position[centers] = torch.arange(len(centers))
+    position = positions(centers, num_nodes)
     parts = [torch.empty(2, 0, dtype=torch.long)]
     for client in view.own:
         count = torch.bincount(client.boundary[0], minlength=len(client.nodes))

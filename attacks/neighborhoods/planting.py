@@ -20,6 +20,7 @@ from fglaudit.adversary.planting import (
     planted_graph,
     planted_rows,
     rehearsed,
+    with_own_rows,
 )
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Planted
@@ -103,9 +104,7 @@ def planted_pairs(view: View, rng: torch.Generator, *, alone: bool = False, link
         pairs, nodes = pairs.T, pairs[:, 1]
     if public.features is FeatureKind.REAL:
         rows = rows / rows.norm(dim=1, keepdim=True).clamp(min=1)
-    x = torch.zeros(n, public.num_features)
-    for client in view.own:
-        x[client.nodes] = client.x.float()
+    x = with_own_rows(view, torch.zeros(n, public.num_features))
     x[nodes] = rows
     taking_part = torch.isin(torch.arange(n), torch.cat([nodes, pairs.flatten()]))
     owner = torch.where(taking_part, dealt(view, nodes), -1)

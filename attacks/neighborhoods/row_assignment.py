@@ -28,7 +28,7 @@ from fglaudit.attacks.neighborhoods.row_levels import (
 )
 from fglaudit.attacks.neighborhoods.row_matching import Matching, match_members
 from fglaudit.attacks.neighborhoods.row_types import close_rows, equal_bits
-from fglaudit.graph import FeatureKind
+from fglaudit.graph import FeatureKind, positions
 from fglaudit.interfaces import Reconstruction
 from fglaudit.payloads import MaskedMatrices, MaskedVectors, RawFeatures
 from fglaudit.view import View
@@ -157,8 +157,7 @@ def _members(view: View, found: NeighborhoodRows) -> Tensor:
     where the neighbourhood has more listed members than rows.
     """
     n = view.public.num_nodes
-    position = torch.full((n,), -1)
-    position[found.centers] = torch.arange(len(found.centers))
+    position = positions(found.centers, n)
     row, column = known_edges(view)
     keep = position[row] >= 0
     row, column = row[keep], column[keep]

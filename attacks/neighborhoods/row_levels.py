@@ -20,7 +20,7 @@ from fglaudit.adversary.expected_f1 import best_f1_bits
 from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.public_rules import clip_of_rows, stated, unused_columns
 from fglaudit.facts import ROWS, Absent, Clipped, Sealed
-from fglaudit.graph import FeatureKind
+from fglaudit.graph import FeatureKind, positions
 from fglaudit.payloads import Payload, RawFeatures
 from fglaudit.privacy.mechanism import clip_rows
 from fglaudit.view import Auxiliary, View
@@ -47,8 +47,7 @@ def known_rows_as_sent(view: View) -> Auxiliary:
     """
     known = view.known_rows()
     x = as_sent(view, known.x)
-    position = torch.full((view.public.num_nodes,), -1)
-    position[known.nodes] = torch.arange(len(known.nodes))
+    position = positions(known.nodes, view.public.num_nodes)
     mine = torch.tensor(view.observer.clients, dtype=torch.long)
     for batch in view.messages.of(RawFeatures):
         payload = batch.payload

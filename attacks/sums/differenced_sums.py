@@ -26,6 +26,7 @@ from fglaudit.attacks.sums.recorded_sums import missing_sums
 from fglaudit.attacks.sums.server_partial_sums import ServerPartialSums, read_parts
 from fglaudit.attacks.sums.sum_errors import added_to_sums
 from fglaudit.facts import Fact
+from fglaudit.graph import positions
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, NeighborSums, Payload
 from fglaudit.view import View
@@ -115,8 +116,7 @@ def _difference(view: View, first: list[MessageBatch], again: list[MessageBatch]
     """Return the parts of ``client`` in the sums that it received."""
     nodes, values, _ = _totals(first, client)
     later, others, _ = _totals(again, None)
-    place = torch.full((view.public.num_nodes,), -1)
-    place[later] = torch.arange(len(later))
+    place = positions(later, view.public.num_nodes)
     there = place[nodes] >= 0
     nodes, values = nodes[there], values[there]
     return Difference(client, nodes, values - others[place[nodes]], values.abs().amax(1))

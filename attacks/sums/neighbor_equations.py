@@ -37,6 +37,7 @@ from fglaudit.attacks.sums.recorded_sums import (
 from fglaudit.attacks.sums.sum_errors import added_to_sums
 from fglaudit.attacks.sums.term_weights import term_weights
 from fglaudit.facts import Additive
+from fglaudit.graph import positions
 from fglaudit.payloads import SERVER, NeighborSums
 from fglaudit.structure import COUNTS, NORMALISED, ROW_MEAN, Sums
 from fglaudit.view import View
@@ -214,8 +215,7 @@ def _equations(view: View, known: _Knowledge, *, parts: bool) -> NeighborEquatio
 def _remote_parts(view: View, known: _Knowledge, picked: Tensor, own_upload: Tensor) -> tuple[Tensor, Tensor]:
     """Return total sums less the observer's own uploads, and the size of what was added and subtracted, both [R, F]."""
     n, sums, edges, degrees, mine = view.public.num_nodes, known.sums, known.edges, known.degrees, known.mine
-    position = torch.full((n,), -1)
-    position[sums.nodes[picked]] = torch.arange(len(picked))
+    position = positions(sums.nodes[picked], n)
     values = sums.values[picked].double()
     if bool(own_upload.any()):
         nodes, own = sums.nodes[own_upload], sums.values[own_upload].double()

@@ -20,6 +20,7 @@ from fglaudit.adversary.planting import (
     planted_graph,
     planted_rows,
     rehearsed,
+    with_own_rows,
 )
 from fglaudit.attacks.sums.recorded_sums import sees_parts
 from fglaudit.interfaces import Planted
@@ -46,9 +47,7 @@ def plant_lone_neighbors(view: View, rng: torch.Generator, *, lone_nodes: bool |
         lone_nodes = sees_deliveries(view) and view.topology is not None
     used = torch.unique(torch.cat([own, others if lone_nodes else pairs[1]]))
     targets = used[~mine[used]]
-    x = torch.zeros(n, public.num_features)
-    for client in view.own:
-        x[client.nodes] = client.x.float()
+    x = with_own_rows(view, torch.zeros(n, public.num_features))
     rows = planted_rows(view, targets, rng)
     x[targets] = rows
 

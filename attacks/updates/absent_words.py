@@ -31,7 +31,14 @@ from fglaudit.adversary.modelled import (
     row_clip,
     sealed,
 )
-from fglaudit.adversary.planting import MemoryMessages, dealt, different_first, planted_federation, rehearsed
+from fglaudit.adversary.planting import (
+    MemoryMessages,
+    dealt,
+    different_first,
+    planted_federation,
+    rehearsed,
+    with_own_rows,
+)
 from fglaudit.adversary.public_rules import unused_columns
 from fglaudit.adversary.upload_planting import without_defense
 from fglaudit.adversary.uploads import (
@@ -111,9 +118,7 @@ class AbsentWords(Attack):
         owner[known.nodes[chosen]] = clients[: len(chosen)]
         x = torch.zeros(public.num_nodes, public.num_features)
         x[known.nodes] = known.x.float()
-        for client in view.own:
-            x[client.nodes] = client.x.float()
-        graph = planted_federation(view, x, owner.new_empty(2, 0), owner, rng)
+        graph = planted_federation(view, with_own_rows(view, x), owner.new_empty(2, 0), owner, rng)
         held = (torch.isin(nodes, known.nodes) for nodes in graph.clients)
         train = tuple(mask if bool(mask.any()) else first for mask, first in zip(held, graph.train, strict=True))
         one_step = {"local_epochs": 1, "batch_size": public.num_nodes, "dropout": 0.0}

@@ -7,7 +7,7 @@ from __future__ import annotations
 import torch
 
 from fglaudit.adversary.known_graph import own_nodes
-from fglaudit.adversary.planting import dealt, planted_federation, planted_graph, planted_rows, rehearsed
+from fglaudit.adversary.planting import dealt, planted_federation, planted_graph, planted_rows, rehearsed, with_own_rows
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Attack, Planted
 from fglaudit.rng import split
@@ -45,9 +45,7 @@ def plant_lone_rows(attack: Attack, view: View, rng: torch.Generator) -> Planted
     others = others[torch.randperm(len(others), generator=rng)]
     pairs = torch.stack([own[: len(others)], others[: len(own)]])
     targets = (pairs[1] if len(own) else others).sort().values
-    x = torch.zeros(view.public.num_nodes, view.public.num_features)
-    for client in view.own:
-        x[client.nodes] = client.x.float()
+    x = with_own_rows(view, torch.zeros(view.public.num_nodes, view.public.num_features))
     rows = planted_rows(view, targets, rng)
     x[targets] = rows
     planted, edges = planted_graph(view, pairs, inner_edges=True)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_edges
 from fglaudit.adversary.once_per_view import once_per_view
-from fglaudit.graph import FeatureKind
+from fglaudit.graph import FeatureKind, positions
 from fglaudit.view import View
 
 _STRENGTHS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
@@ -42,10 +42,8 @@ class FeaturePrior:
 def neighbor_sums(view: View, nodes: Tensor, known: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     """Return the sum of known neighbours' ``values`` for each of ``nodes`` [U, F], and how many there are [U]."""
     row, column = known_edges(view)
-    position = torch.full((view.public.num_nodes,), -1)
-    position[nodes] = torch.arange(len(nodes))
-    source = torch.full((view.public.num_nodes,), -1)
-    source[known] = torch.arange(len(known))
+    position = positions(nodes, view.public.num_nodes)
+    source = positions(known, view.public.num_nodes)
     use = (row != column) & (position[row] >= 0) & (source[column] >= 0)
     total = torch.zeros(len(nodes), values.shape[1], dtype=values.dtype)
     total.index_add_(0, position[row[use]], values[source[column[use]]])

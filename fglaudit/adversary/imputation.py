@@ -18,6 +18,7 @@ from torch.nn.functional import one_hot
 from fglaudit.adversary.known_graph import known_edges
 from fglaudit.adversary.once_per_view import once_per_view
 from fglaudit.errors import FglauditError
+from fglaudit.graph import positions
 from fglaudit.view import View
 
 NEIGHBORS = 15
@@ -112,8 +113,7 @@ def _near(view: View, nodes: Tensor, known: Tensor, values: Tensor) -> Tensor:
     """Return the mean of ``values`` [R, c] of the ``known`` [R] neighbours of each of ``nodes`` [M], other than itself;
     of a node without any the mean of all."""
     row, column = known_edges(view)
-    source = torch.full((view.public.num_nodes,), -1)
-    source[known] = torch.arange(len(known))
+    source = positions(known, view.public.num_nodes)
     use = (row != column) & (source[column] >= 0)
     total = torch.zeros(view.public.num_nodes, values.shape[1], dtype=torch.double)
     total.index_add_(0, row[use], values[source[column[use]]])

@@ -67,6 +67,14 @@ def dealt(view: View, others: Tensor) -> Tensor:
     return owner
 
 
+def with_own_rows(view: View, x: Tensor) -> Tensor:
+    """Return ``x`` [N, F] with the observer's own rows in their places."""
+    x = x.clone()
+    for client in view.own:
+        x[client.nodes] = client.x.to(x)
+    return x
+
+
 def planted_federation(view: View, x: Tensor, edges: Tensor, owner: Tensor, rng: torch.Generator) -> FederatedGraph:
     """Return the planted graph split over the cell's clients: what a rehearsal trains on.
 

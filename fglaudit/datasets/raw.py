@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
-from fglaudit.graph import Graph, canonical_edges
+from fglaudit.graph import Graph, canonical_edges, edges_among
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,6 @@ def largest_component(graph: Graph) -> Graph:
     adjacency = coo_array((np.ones(len(row), dtype=np.int8), (row, col)), shape=(n, n))
     component = torch.from_numpy(connected_components(adjacency, directed=False)[1]).long()
     nodes = (component == torch.bincount(component).argmax()).nonzero().squeeze(1)
-    position = torch.full((n,), -1)
-    position[nodes] = torch.arange(len(nodes))
-    edges = position[graph.edge_index]
 
     def kept(mask: Tensor | None) -> Tensor | None:
         return None if mask is None else mask[nodes]
@@ -103,7 +100,7 @@ def largest_component(graph: Graph) -> Graph:
     return Graph(
         x=graph.x[nodes],
         y=graph.y[nodes],
-        edge_index=edges[:, edges[0] >= 0],
+        edge_index=edges_among(nodes, graph.edge_index, n),
         name=graph.name,
         train=kept(graph.train),
         val=kept(graph.val),

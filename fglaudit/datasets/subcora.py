@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fglaudit.datasets.csbm_tasks import components
 from fglaudit.errors import FglauditError
-from fglaudit.graph import Graph, canonical_edges
+from fglaudit.graph import Graph, canonical_edges, edges_among
 from fglaudit.rng import derive
 
 SIZE, DRAWN, MAX_REDRAWS = 300, 800, 50000
@@ -50,20 +50,14 @@ def subcora(cora: Graph, draw: int = 0) -> Graph:
     val = _grown(cora.edge_index, train, near, size, rng)
     test = _grown(cora.edge_index, train | val, near, SIZE - 2 * size, rng)
     nodes = (train | val | test).nonzero().squeeze(1)
-    position = torch.full((cora.num_nodes,), -1)
-    position[nodes] = torch.arange(len(nodes))
-    edges = position[cora.edge_index]
-    inside = canonical_edges(edges[:, (edges >= 0).all(0)], len(nodes))
+    inside = canonical_edges(edges_among(nodes, cora.edge_index, cora.num_nodes), len(nodes))
     return Graph(cora.x[nodes], cora.y[nodes], inside, "subcora", train[nodes], val[nodes], test[nodes])
 
 
 def _training_component(cora: Graph, rng: torch.Generator) -> Tensor | None:
     """Return a mask [N] of the first fitting component among 800 random nodes, or None."""
     nodes = torch.randperm(cora.num_nodes, generator=rng)[:DRAWN].sort().values
-    position = torch.full((cora.num_nodes,), -1)
-    position[nodes] = torch.arange(DRAWN)
-    edges = position[cora.edge_index]
-    label = components(edges[:, (edges >= 0).all(0)], DRAWN)
+    label = components(edges_among(nodes, cora.edge_index, cora.num_nodes), DRAWN)
     sizes = torch.bincount(label)
     counts = torch.zeros(len(sizes), cora.num_classes).index_put_(
         (label, cora.y[nodes]), torch.ones(DRAWN), accumulate=True

@@ -13,7 +13,7 @@ import torch
 from fglaudit.datasets.csbm_tasks import components
 from fglaudit.datasets.subcora import DRAWN, HOPS, SIZE, neighbours
 from fglaudit.errors import FglauditError
-from fglaudit.graph import Graph, canonical_edges
+from fglaudit.graph import Graph, canonical_edges, edges_among
 from fglaudit.rng import as_published
 
 SEEDS = (
@@ -35,10 +35,7 @@ def subcora_published(cora: Graph, draw: int = 0) -> Graph:
     if not 0 <= draw < len(SEEDS):
         raise FglauditError(f"subcora-published has draws 0 to {len(SEEDS) - 1}; got {draw}; use one of them")
     drawn = torch.randperm(cora.num_nodes, generator=as_published(SEEDS[draw]))[:DRAWN].sort().values
-    position = torch.full((cora.num_nodes,), -1)
-    position[drawn] = torch.arange(DRAWN)
-    edges = position[cora.edge_index]
-    label = components(edges[:, (edges >= 0).all(0)], DRAWN)
+    label = components(edges_among(drawn, cora.edge_index, cora.num_nodes), DRAWN)
     sizes = torch.bincount(label)
     first = torch.full_like(sizes, DRAWN).scatter_reduce(0, label, torch.arange(DRAWN), "amin")
     order = sorted(range(len(sizes)), key=lambda each: (-int(sizes[each]), int(first[each])))
@@ -53,8 +50,5 @@ def subcora_published(cora: Graph, draw: int = 0) -> Graph:
     val[others[:count]] = True
     test[others[count : SIZE - count]] = True
     nodes = (train | val | test).nonzero().squeeze(1)
-    position = torch.full((cora.num_nodes,), -1)
-    position[nodes] = torch.arange(len(nodes))
-    edges = position[cora.edge_index]
-    inside = canonical_edges(edges[:, (edges >= 0).all(0)], len(nodes))
+    inside = canonical_edges(edges_among(nodes, cora.edge_index, cora.num_nodes), len(nodes))
     return Graph(cora.x[nodes], cora.y[nodes], inside, "subcora-published", train[nodes], val[nodes], test[nodes])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fglaudit.errors import unknown
 from fglaudit.quantities.attributes import Attributes
-from fglaudit.quantities.base import Comparison, InferredQuantity, Quantity, Question, Result, Scores, Truth
+from fglaudit.quantities.base import Attempt, Comparison, InferredQuantity, Quantity, Question, Result, Scores, Truth
 from fglaudit.quantities.centroids import Centroids
 from fglaudit.quantities.edges import Edges
 from fglaudit.quantities.features import Features
@@ -54,6 +54,7 @@ def quantity(name: str) -> Quantity:
 
 __all__ = [
     "QUANTITIES",
+    "Attempt",
     "Comparison",
     "InferredQuantity",
     "Quantity",

@@ -116,6 +116,20 @@ class Question:
     training: Tensor | None = None
 
 
+class Attempt(NamedTuple):
+    """What an attack made of one view, beside what a guess says.
+
+    Attributes:
+        question: what :meth:`Quantity.ask` returned for the view's observer.
+        result, guess: of the kind that the quantity accepts.
+    """
+
+    view: View
+    question: Any
+    result: Any
+    guess: Any
+
+
 class Scores(NamedTuple):
     """Scores of one or several questions.
 
@@ -209,15 +223,8 @@ class Quantity(ABC):
         """Whether ``result`` is an answer about this quantity."""
 
     @abstractmethod
-    def compare(
-        self,
-        attack: Attack,
-        views: Sequence[View],
-        asked: Sequence[Any],
-        results: Sequence[Any],
-        guesses: Sequence[Any],
-    ) -> Comparison:
-        """Score the results of ``attack``, one per view and question, beside the guesses."""
+    def compare(self, attack: Attack, attempts: Sequence[Attempt]) -> Comparison:
+        """Score the attempts of ``attack``, one per view, beside the guesses."""
 
     @abstractmethod
     def planted_score(self, planted: Planted, result: Any, rng: torch.Generator) -> float:
@@ -227,9 +234,9 @@ class Quantity(ABC):
     def planted_words(self, planted: Planted, score: float, least: float) -> str:
         """Say that ``score`` on a planted answer is below ``least``."""
 
-    def excess(self, attack: Attack, view: View, question: Any, result: Any, guess: Any) -> tuple[Excess, ...]:
-        """Return by how much ``result`` beats ``guess``, in every way in which a report might call it a success."""
-        compared = self.compare(attack, [view], [question], [result], [guess])
+    def excess(self, attack: Attack, attempt: Attempt) -> tuple[Excess, ...]:
+        """Return by how much the result beats the guess, in every way in which a report might call it a success."""
+        compared = self.compare(attack, [attempt])
         left = max(1 - float(compared.controls.double().mean().item()), 1 - UNINFORMATIVE)
         beyond = (compared.values - compared.controls).double() / left
         if compared.negatives is None:
@@ -275,18 +282,11 @@ class InferredQuantity(Quantity):
     def accepts(self, result: object) -> bool:
         return isinstance(result, Inference) and result.quantity == self.name
 
-    def compare(
-        self,
-        attack: Attack,
-        views: Sequence[View],
-        asked: Sequence[Question],
-        results: Sequence[Inference],
-        guesses: Sequence[Inference],
-    ) -> Comparison:
-        for result in results:
-            _require_numbers(type(attack).name, result.estimate)
-        found = [self.score(q, r, g) for q, r, g in zip(asked, results, guesses, strict=True)]
-        control = [self.score(q, g, g) for q, g in zip(asked, guesses, strict=True)]
+    def compare(self, attack: Attack, attempts: Sequence[Attempt]) -> Comparison:
+        for attempt in attempts:
+            _require_numbers(type(attack).name, attempt.result.estimate)
+        found = [self.score(each.question, each.result, each.guess) for each in attempts]
+        control = [self.score(each.question, each.guess, each.guess) for each in attempts]
         beside = {
             f"control_{name}": value
             for name, value in _pooled(control).items()

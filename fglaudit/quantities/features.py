@@ -19,7 +19,7 @@ from fglaudit.adversary.prior_only import prior_only
 from fglaudit.facts import ROWS, Absent, Fact, Field, Sealed
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
-from fglaudit.quantities.base import ALL_ROWS_KNOWN, NO_ROW_REACHES, Comparison, Excess, Quantity, Truth
+from fglaudit.quantities.base import ALL_ROWS_KNOWN, NO_ROW_REACHES, Attempt, Comparison, Excess, Quantity, Truth
 from fglaudit.quantities.claims import Claims, check_claims
 from fglaudit.quantities.class_alone import class_alone
 from fglaudit.quantities.game import Game, Score, breakdown, score
@@ -55,14 +55,11 @@ class Features(Quantity):
     def accepts(self, result: object) -> bool:
         return isinstance(result, Reconstruction)
 
-    def compare(
-        self,
-        attack: Attack,
-        views: Sequence[View],
-        asked: Sequence[Game],
-        results: Sequence[Reconstruction],
-        guesses: Sequence[Reconstruction],
-    ) -> Comparison:
+    def compare(self, attack: Attack, attempts: Sequence[Attempt]) -> Comparison:
+        views: list[View] = [each.view for each in attempts]
+        asked: list[Game] = [each.question for each in attempts]
+        results: list[Reconstruction] = [each.result for each in attempts]
+        guesses: list[Reconstruction] = [each.guess for each in attempts]
         guess = score(asked, guesses, matching=False)
         filled = [with_guesses(result, prior) for result, prior in zip(results, guesses, strict=True)]
         found = score(asked, filled)
@@ -116,16 +113,15 @@ class Features(Quantity):
     def planted_words(self, planted: Planted, score: float, least: float) -> str:
         return f"on a planted plain leak it rebuilt {score:.1%} of {len(planted.nodes)} rows, not {least:.0%}"
 
-    def excess(
-        self, attack: Attack, view: View, question: Game, result: Reconstruction, guess: Reconstruction
-    ) -> tuple[Excess, ...]:
+    def excess(self, attack: Attack, attempt: Attempt) -> tuple[Excess, ...]:
         """Return the advantage in the attack's own metric, and how much larger its share of exact rows is: one figure
         [1], which also counts for attacks that do not know whose rows they have."""
+        view, question, result, guess = attempt
         more = exact_share(result, question) - max(exact_share(guess, question), share_of_one_row(question, view))
         rows = Excess(torch.tensor([more], dtype=torch.double), torch.zeros(1, dtype=torch.long))
         if len(question.targets) == 0:
             return (rows,)
-        return (*super().excess(attack, view, question, result, guess), rows)
+        return (*super().excess(attack, attempt), rows)
 
 
 def exact_share(result: Reconstruction, game: Game) -> float:

@@ -11,7 +11,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fglaudit.graph import FeatureKind
+from fglaudit.graph import FeatureKind, positions
 from fglaudit.interfaces import Reconstruction
 from fglaudit.interfaces.outcomes import PREDICTED_CLASSES
 from fglaudit.quantities.base import Question, Truth
@@ -90,8 +90,7 @@ class Game(Question):
         """
         if len(self.targets) > 1 and bool((self.targets[1:] == self.targets[:-1]).any()):
             return self._answer_samples(result)
-        position = torch.full((int(max(self.targets.max().item(), result.nodes.max().item())) + 2,), -1)
-        position[self.targets] = torch.arange(len(self.targets))
+        position = positions(self.targets, int(max(self.targets.max().item(), result.nodes.max().item())) + 2)
         place = position[result.nodes]  # an unassigned row (-1) indexes the spare last entry, which is -1
         order = torch.argsort(result.confidence, stable=True)
         order = order[place[order] >= 0]

@@ -13,11 +13,10 @@ from typing import ClassVar
 
 import torch
 
-from fglaudit.interfaces import Attack, Inference
+from fglaudit.interfaces import Attack
 from fglaudit.payloads import ModelUpdate
-from fglaudit.quantities.base import Comparison, Question, Truth
+from fglaudit.quantities.base import Attempt, Comparison, Question, Truth
 from fglaudit.quantities.unplaced_rows import UnplacedRows
-from fglaudit.view import View
 
 
 class LayerInputs(UnplacedRows):
@@ -38,21 +37,16 @@ class LayerInputs(UnplacedRows):
         clusters = torch.full_like(clients, truth.observer.clients[0]) if truth.pooled else clients
         return Question(torch.stack([clients, index], 1), rows, clusters)
 
-    def compare(
-        self,
-        attack: Attack,
-        views: Sequence[View],
-        asked: Sequence[Question],
-        results: Sequence[Inference],
-        guesses: Sequence[Inference],
-    ) -> Comparison:
+    def compare(self, attack: Attack, attempts: Sequence[Attempt]) -> Comparison:
         """Also tell clients whose rows fit within the rank of what the attack reads from the others."""
-        compared = super().compare(attack, views, asked, results, guesses)
-        _, width = next(iter(views[0].public.layout.values()))
+        compared = super().compare(attack, attempts)
+        view = attempts[0].view
+        _, width = next(iter(view.public.layout.values()))
         rounds = getattr(attack, "rounds", None) or type(attack).first_rounds or 1
-        seen = {batch.round for batch in views[0].messages.of(ModelUpdate)} - {0}  # 0: the first model, nobody's step
+        seen = {batch.round for batch in view.messages.of(ModelUpdate)} - {0}  # 0: the first model, nobody's step
         limit = width * min(rounds, len(seen))
-        sizes = torch.cat([torch.bincount(question.subjects[:, 0])[question.subjects[:, 0]] for question in asked])
+        owners = [each.question.subjects[:, 0] for each in attempts]
+        sizes = torch.cat([torch.bincount(owner)[owner] for owner in owners])
         groups = {f"at most {limit}": sizes <= limit, f"more than {limit}": sizes > limit}
         shares = compared.among(groups)
         return dataclasses.replace(compared, breakdown={"rows of the client (rank limit)": shares})

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Attack, Inference
-from fglaudit.quantities.base import Comparison, InferredQuantity, Question, Scores, Truth
+from fglaudit.quantities.base import Attempt, Comparison, InferredQuantity, Question, Scores, Truth
 from fglaudit.quantities.ranking import ranked
 from fglaudit.view import View
 
@@ -45,16 +45,10 @@ class Membership(InferredQuantity):
     def guess(self, view: View, subjects: Tensor, rng: torch.Generator) -> Inference:
         return Inference(self.name, subjects, torch.zeros(len(subjects), dtype=torch.double))
 
-    def compare(
-        self,
-        attack: Attack,
-        views: Sequence[View],
-        asked: Sequence[Question],
-        results: Sequence[Inference],
-        guesses: Sequence[Inference],
-    ) -> Comparison:
+    def compare(self, attack: Attack, attempts: Sequence[Attempt]) -> Comparison:
         """Also tell training nodes, whose labels clients learn from, from the others that they hold."""
-        compared = super().compare(attack, views, asked, results, guesses)
+        compared = super().compare(attack, attempts)
+        asked = [each.question for each in attempts]
         parts = [question.training[question.truth > 0] for question in asked if question.training is not None]
         trained = torch.cat(parts) if len(parts) == len(asked) else torch.empty(0, dtype=torch.bool)
         groups = {"in training": trained, "not in training": ~trained}

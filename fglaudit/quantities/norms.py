@@ -19,6 +19,7 @@ from fglaudit.interfaces import Attack, Inference
 from fglaudit.quantities.base import (
     ALL_ROWS_KNOWN,
     NO_ROW_REACHES,
+    Attempt,
     Comparison,
     InferredQuantity,
     Question,
@@ -52,23 +53,21 @@ class _Norms(InferredQuantity):
         typical = known.median() if len(known) else torch.tensor(view.public.num_features / 2, dtype=torch.double)
         return Inference(self.name, subjects, typical.expand(len(subjects)))
 
-    def compare(
-        self,
-        attack: Attack,
-        views: Sequence[View],
-        asked: Sequence[Question],
-        results: Sequence[Inference],
-        guesses: Sequence[Inference],
-    ) -> Comparison:
-        best = [self._best(*each) for each in zip(views, asked, guesses, strict=True)]
-        return super().compare(attack, views, asked, results, best)
+    def compare(self, attack: Attack, attempts: Sequence[Attempt]) -> Comparison:
+        return super().compare(attack, [each._replace(guess=self._best(each)) for each in attempts])
 
-    def _best(self, view: View, question: Question, guess: Inference) -> Inference:
-        """Return the number for all subjects that is right most often, ``guess`` unless another one is."""
+    def _best(self, attempt: Attempt) -> Inference:
+        """Return the number for all subjects that is right most often, the guess unless another one is."""
+        view, question = attempt.view, attempt.question
+        guess: Inference = attempt.guess
         known = self.of(view.known_rows().x.double())
         others = known.mode().values[None] if len(known) else torch.tensor([0.0, 1.0], dtype=torch.double)
         constant = [Inference(self.name, guess.subjects, other.expand(len(guess.subjects))) for other in others]
-        return max([guess, *constant], key=lambda each: float(self.score(question, each, each).values.sum().item()))
+
+        def right(each: Inference) -> float:
+            return float(self.score(question, each, each).values.sum().item())
+
+        return max(guess, *constant, key=right)
 
     def judge(self, question: Question, estimate: Tensor) -> Scores:
         error = (estimate.double() - question.truth).abs()

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Attack, Inference
-from fglaudit.quantities.base import Comparison, InferredQuantity, Question, Scores, Truth
+from fglaudit.quantities.base import Attempt, Comparison, InferredQuantity, Question, Scores, Truth
 from fglaudit.quantities.ranking import against, enough_negatives, found_at, found_interval, placements
 from fglaudit.rng import derive
 from fglaudit.view import View
@@ -54,19 +54,12 @@ class TrainingMembership(InferredQuantity):
     def guess(self, view: View, subjects: Tensor, rng: torch.Generator) -> Inference:
         return Inference(self.name, subjects, torch.zeros(len(subjects), dtype=torch.double))
 
-    def compare(
-        self,
-        attack: Attack,
-        views: Sequence[View],
-        asked: Sequence[Question],
-        results: Sequence[Inference],
-        guesses: Sequence[Inference],
-    ) -> Comparison:
-        compared = super().compare(attack, views, asked, results, guesses)
+    def compare(self, attack: Attack, attempts: Sequence[Attempt]) -> Comparison:
+        compared = super().compare(attack, attempts)
         if "tpr_at_fpr_1" not in compared.columns:
             return compared
         groups = []
-        for question, result, guess in zip(asked, results, guesses, strict=True):
+        for _, question, result, guess in attempts:
             estimate, member = self.estimated(question, result, guess).double(), question.truth > 0
             groups.append((estimate[member], estimate[~member]))
         low, high = found_interval(groups, RATES["tpr_at_fpr_1"], derive(0, "rates of members found"))

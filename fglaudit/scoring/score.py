@@ -8,7 +8,7 @@ from typing import Any
 
 from fglaudit.facts import Field
 from fglaudit.finding import ADAPTED, UNSTATED, Finding, Status
-from fglaudit.quantities import Comparison, quantity
+from fglaudit.quantities import Attempt, Comparison, quantity
 from fglaudit.rng import derive
 from fglaudit.scoring.metrics import clusters_of, metric_interval
 from fglaudit.scoring.output import Output
@@ -89,8 +89,9 @@ class Scorer:
         for result, view in zip(output.results, output.views, strict=True):
             refuse_malformed(type(output.attack).name, result, view)
         guesses = self._guesses(kind.name, output.views, asked, output.pooled)
-        compared = kind.compare(output.attack, output.views, asked, output.results, guesses)
-        flaw = output.flaw or noise_flaw(output, asked[output.tested], guesses[output.tested])
+        attempts = [Attempt(*each) for each in zip(output.views, asked, output.results, guesses, strict=True)]
+        compared = kind.compare(output.attack, attempts)
+        flaw = output.flaw or noise_flaw(output, attempts[output.tested])
         broken = "; ".join(filter(None, (compared.wrong, flaw)))
         return _measurement(output.blank, kind.name, compared, broken)
 

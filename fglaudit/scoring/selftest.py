@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,7 +19,7 @@ from fglaudit.adversary.guests import guest
 from fglaudit.adversary.local_reports import attack_reports
 from fglaudit.interfaces import Attack
 from fglaudit.payloads import MessageBatch, Payload, is_repeated
-from fglaudit.quantities import Result, quantity
+from fglaudit.quantities import Attempt, Result, quantity
 from fglaudit.quantities.base import Excess
 from fglaudit.rng import copied, derive, split
 from fglaudit.scoring.output import Output
@@ -124,14 +123,15 @@ class NoiseRuns:
             yield attack_reports(self.attack, blind, split(rng, "noise"), self.device)
 
 
-def noise_flaw(output: Output, question: Any, guess: Result) -> str | None:
-    """Return how ``output``'s attack beats ``guess``, the control of its tested view, without any message, or None.
+def noise_flaw(output: Output, tested: Attempt) -> str | None:
+    """Return how ``output``'s attack beats the guess in ``tested``, its answer to the tested view, without any message,
+    or None.
 
     Compared are advantages in the attack's own metric, and for feature rows exact rows too. On noise an attack may beat
     its control by chance: three standard errors are allowed beside the usual margin. These are too small where few
     clients make all targets alike, so only an attack that exceeds them on every draw is broken.
     """
-    kind, view = quantity(type(output.attack).quantity), output.views[output.tested]
+    kind = quantity(type(output.attack).quantity)
     if output.on_noise is None:
         return None
     least = float("inf")
@@ -140,7 +140,7 @@ def noise_flaw(output: Output, question: Any, guess: Result) -> str | None:
             return f"self-test: it returned nothing about {kind.name}"
         beyond = [
             part.values.mean().item()
-            for part in kind.excess(output.attack, view, question, result, guess)
+            for part in kind.excess(output.attack, tested._replace(result=result))
             if not part.values.mean().item() <= NOISE_AT_MOST + 3 * _standard_error(part)
         ]
         if not beyond:

@@ -13,6 +13,7 @@ from fglaudit.cli import main
 from fglaudit.execution.exit_code import ExitCode
 from fglaudit.guarantees import Verdict, Word
 from fglaudit.scaffold import scaffold
+from fglaudit.testing import small_audits
 from fglaudit.testing.plugin_words import guarantee_lines
 
 STATED = 'return (Additive(Field("NeighborSums", "sums", "up"), "gaussian", self.std),)'
@@ -66,7 +67,10 @@ def called(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, st
     return code, said.out + said.err
 
 
-def test_noise_that_keeps_quiet_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_noise_that_keeps_quiet_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(small_audits, "QUICK", (60, 120, 30, 3))  # the fault is found before the audit
     code, said = checked(tmp_path, capsys, STATED, "return ()")
     assert code == ExitCode.FAILED
     assert "verdict: FAULT: conformance on fedgcn:" in said and "states no fact that explains it" in said

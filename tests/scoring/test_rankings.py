@@ -14,7 +14,7 @@ from torch import Tensor
 from fglaudit.attacks.models.loss_threshold import LossThreshold
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import Excess, Question
+from fglaudit.quantities.base import Attempt, Excess, Question
 from fglaudit.quantities.negatives import Negatives
 from fglaudit.quantities.ranking import against, placements
 from fglaudit.rng import derive
@@ -136,9 +136,10 @@ def test_estimates_that_are_no_numbers_are_refused() -> None:
     nodes = torch.arange(20)
     question = Question(nodes, (nodes % 2).double(), nodes // 4)
     kind: Any = inferred("training-membership")
+    view: Any = None
     guess = Inference("training-membership", nodes, torch.zeros(20, dtype=torch.double))
     odd = Inference("training-membership", nodes, torch.full((20,), float("nan")))
     with pytest.raises(FglauditError, match="20 of 20 that diverged gave are not"):
-        kind.compare(Diverged(), [None], [question], [odd], [guess])
+        kind.compare(Diverged(), [Attempt(view, question, odd, guess)])
     low = Inference("training-membership", nodes, torch.full((20,), float("-inf")))
-    assert kind.compare(Diverged(), [None], [question], [low], [guess]).values.mean() == 0.5
+    assert kind.compare(Diverged(), [Attempt(view, question, low, guess)]).values.mean() == 0.5

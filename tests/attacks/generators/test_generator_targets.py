@@ -14,7 +14,7 @@ from fglaudit.nn.graph_transformer import initial_model
 from fglaudit.nn.neighbor_generator import FeatureGenerator, nearest
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedsage.fedsage import FedSage
-from fglaudit.quantities import quantity
+from fglaudit.quantities import Attempt, quantity
 from fglaudit.quantities.base import Truth
 from fglaudit.rng import derive
 from fglaudit.scoring.selftest import planted_flaw
@@ -87,7 +87,7 @@ def test_rows_are_scored_against_all_that_others_hold() -> None:
     question = kind.ask(truth)
     guess = kind.guess(view, question.subjects, derive(0, "guess"))
     found = attacked(recorded, CLIENT)
-    compared = kind.compare(GeneratorTargets(), [view], [question], [found], [guess])
+    compared = kind.compare(GeneratorTargets(), [Attempt(view, question, found, guess)])
     others = recorded.graph.x[torch.cat(recorded.graph.clients[1:])]
     assert len(compared.values) == int(others.any(1).sum())
     distinct = sum(

@@ -15,6 +15,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Inference
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.quantities import Attempt
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, Run, example_graph, record
 from fglaudit.view import Observer
@@ -44,7 +45,7 @@ def test_uploads_tell_whose_nodes_they_were_trained_on(rounds: int) -> None:
     assert not isinstance(asked, str)
     guess = kind.guess(view, asked.subjects, derive(0, "guess"))
     attack = ClientGains(rounds=rounds)
-    compared = kind.compare(attack, [view], [asked], [result(run, attack)], [guess])
+    compared = kind.compare(attack, [Attempt(view, asked, result(run, attack), guess)])
     assert (compared.columns["auc"] or 0) > 0.6 and compared.columns["control_auc"] == 0.5
     shares = compared.breakdown["nodes of the client"]
     assert shares["in training"] > 0.6 and set(shares) == {"in training", "not in training"}
