@@ -14,7 +14,7 @@ from typing import ClassVar
 import torch
 from torch.nn.functional import one_hot
 
-from fglaudit.adversary.class_prior import rows_of_classes
+from fglaudit.adversary.class_prior import rows_of_labels
 from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.adversary.planting import MemoryMessages, planted_rows
@@ -23,7 +23,7 @@ from fglaudit.attacks.codes.seen_reports import models_reports, reporting, sent_
 from fglaudit.facts import Fact
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import ClassReports, Payload
-from fglaudit.view import Auxiliary, View
+from fglaudit.view import View
 
 
 @dataclass(frozen=True)
@@ -47,30 +47,34 @@ class ReportRows(Attack):
         return None
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
-        seen, known, classes = seen_reports(view), view.known_rows(), view.public.num_classes
+        seen = seen_reports(view)
         foreign = ~own_nodes(view)[seen.nodes]
         nodes, reported = seen.nodes[foreign], seen.reported[foreign]
         after = propagate_labels(view, nodes) * reporting(view, seen)[:, reported].T
         after = after / after.sum(1, keepdim=True)
-        labelled = known.y >= 0
-        known = Auxiliary(known.nodes[labelled], known.x[labelled], known.y[labelled])
-        rows = rows_of_classes(view, known, one_hot(known.y, classes).double(), nodes, after)
-        return Reconstruction(rows, nodes, torch.zeros(len(nodes)))
+        return Reconstruction(rows_of_labels(view, nodes, after), nodes, torch.zeros(len(nodes)))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant rows that are the same within a class, and reports of the class of every node."""
+        """Plant rows that are the same within a class, and reports of the class of every node.
+
+        Known rows are dealt out to the classes evenly: of a class with one known row beside many of another not even
+        the right class tells the row.
+        """
         n, classes = view.public.num_nodes, view.public.num_classes
         prototypes = planted_rows(view, torch.full((classes,), -1), rng)
         y = torch.randint(classes, (n,), generator=rng)
         known = view.known_rows()
+        labelled = known.nodes[known.y >= 0]
         seen = torch.unique(known.y[known.y >= 0])
         y = seen[y % len(seen)]
-        y[known.nodes] = known.y.clamp(min=0)
+        y[labelled] = seen[torch.arange(len(labelled)) % len(seen)]
         strangers = torch.ones(n, dtype=torch.bool)
         strangers[known.nodes] = False
         nodes = strangers.nonzero().squeeze(1)
         messages = MemoryMessages((sent_reports(view, torch.arange(n), one_hot(y, classes)),))
         planted = without_edges(view, messages)
-        aux = dataclasses.replace(view.auxiliary, x=prototypes[view.auxiliary.y.clamp(min=0)])
-        own = tuple(dataclasses.replace(c, x=prototypes[c.y.clamp(min=0)]) for c in planted.own)
-        return Planted(dataclasses.replace(planted, own=own, auxiliary=aux), prototypes[y[nodes]], nodes)
+        aux = dataclasses.replace(view.auxiliary, x=prototypes[y[view.auxiliary.nodes]], y=y[view.auxiliary.nodes])
+        own = tuple(dataclasses.replace(c, x=prototypes[y[c.nodes]], y=y[c.nodes]) for c in planted.own)
+        labels = dataclasses.replace(view.labels, y=y[view.labels.nodes])
+        planted = dataclasses.replace(planted, own=own, auxiliary=aux, labels=labels)
+        return Planted(planted, prototypes[y[nodes]], nodes)

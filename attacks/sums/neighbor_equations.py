@@ -26,6 +26,7 @@ from fglaudit.adversary.public_rules import (
     noise_of_rows,
     rounding_of_sums,
 )
+from fglaudit.attacks.sums.dropped_terms import left_terms
 from fglaudit.attacks.sums.recorded_sums import (
     RecordedSums,
     missing_sums,
@@ -251,16 +252,10 @@ def _terms(
     complete = mine[about] | (view.topology is not None)
     hidden = torch.where(complete, 0, torch.where(degrees[about] < 0, n, degrees[about] - inside))
     keep = ~mine[columns]
-    fewest = fewest_neighbors(view)
-    if fewest > 1:
-        # A node with few neighbours at other clients gets nothing from them. Where the observer does not know the
-        # owners that decide this, only the node's own term is certain.
-        foreign = known.owner[columns] != known.owner[about][rows]
-        lone = torch.bincount(rows[foreign], minlength=count) < fewest
-        unowned = torch.bincount(rows[known.owner[columns] < 0], minlength=count) > 0
-        sure = mine[about] | (complete & ~unowned)
-        hidden = torch.where(sure, hidden, degrees[about].clamp(min=1))
-        keep &= torch.where(sure[rows], ~(foreign & lone[rows]), columns == about[rows])
+    if fewest_neighbors(view) > 1:
+        certain, possible = left_terms(view, known.sums, known.owner, about, rows, columns)
+        hidden = hidden + torch.bincount(rows[keep & possible], minlength=count)
+        keep &= certain
     if not parts:
         unsure = keep & ~known.present[columns] & ~known.missing[columns]
         hidden = hidden + torch.bincount(rows[unsure], minlength=count)

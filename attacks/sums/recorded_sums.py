@@ -70,6 +70,12 @@ def recorded_sums(view: View) -> RecordedSums:
     return RecordedSums(parties[first], nodes[first], values[first], torch.stack([receivers[total], nodes[total]]))
 
 
+def shared(view: View, sums: RecordedSums) -> Tensor:
+    """Return which sums [N] are seen to be made of parts of several clients. No rule on edges cut their nodes off."""
+    uploads = sums.nodes[sums.parties >= 0] if sees_parts(view) else sums.nodes[:0]
+    return torch.bincount(uploads, minlength=view.public.num_nodes) > 1
+
+
 def owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
     """Return the client of every node [N] by :func:`possible_owners`, -1 where several are possible."""
     candidates = possible_owners(view, sums, edges)
@@ -81,7 +87,8 @@ def possible_owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
 
     With one hop a total sum goes to its owner alone. With more hops three rules narrow the candidates: the owner of j
     receives the sums of j and of each neighbour of j; and, where uploads can be read, it uploads a part of each of
-    them, and whoever uploads a part of the sum of i holds one of i's closed neighbours.
+    them, and whoever uploads a part of the sum of i holds one of i's closed neighbours. Where nodes with few remote
+    neighbours are cut off from them, the first holds of j, the second of neighbours, that are not.
     """
     n, k = view.public.num_nodes, view.public.num_clients
     candidates = torch.zeros(n, k, dtype=torch.bool)
@@ -89,20 +96,22 @@ def possible_owners(view: View, sums: RecordedSums, edges: Tensor) -> Tensor:
     candidates[:, list(view.observer.clients)] = False
     for client in view.own:
         candidates[client.nodes] = torch.arange(k) == client.client
-    if view.public.structure.of(Sums).hops > 1 and fewest_neighbors(view) == 1 and merged_size(view) == 1:
+    if view.public.structure.of(Sums).hops > 1 and merged_size(view) == 1:
         # A client's own edges are already those that its bound leaves.
         sure = edges if view.topology is None else kept_edges(view, edges, known_degrees(view))
-        row, column = sure
-        index = row[:, None].expand(-1, k)
+        keeps, loop = shared(view, sums) | (fewest_neighbors(view) == 1), sure[0] == sure[1]
+        row, column = sure[:, loop | keeps[sure[0]]]
         got = torch.zeros(n, k, dtype=torch.int8)
         got[sums.deliveries[1], sums.deliveries[0]] = 1
         got[:, list(view.observer.clients)] = 1
-        candidates &= torch.ones_like(got).scatter_reduce(0, index, got[column], "amin").bool()
+        candidates &= torch.ones_like(got).scatter_reduce(0, row[:, None].expand(-1, k), got[column], "amin").bool()
         uploaded = sums.parties >= 0
         sent = torch.zeros(n, k, dtype=torch.int8)
         sent[sums.nodes[uploaded], sums.parties[uploaded]] = 1
         if sees_parts(view):
-            candidates &= torch.ones_like(sent).scatter_reduce(0, index, sent[column], "amin").bool()
+            row, column = sure[:, loop | keeps[sure[1]]]
+            every = row[:, None].expand(-1, k)
+            candidates &= torch.ones_like(sent).scatter_reduce(0, every, sent[column], "amin").bool()
         row, column = edges
         whole = own_nodes(view) | (view.topology is not None)  # nodes all of whose neighbours are known
         while True:

@@ -9,12 +9,27 @@ the mean of its class without itself and from its own neighbours.
 from __future__ import annotations
 
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from fglaudit.adversary.class_means import SHRINK, class_means
 from fglaudit.adversary.expected_f1 import best_f1_bits
 from fglaudit.adversary.feature_prior import feature_prior, fit_strength, neighbor_sums
 from fglaudit.graph import FeatureKind
 from fglaudit.view import Auxiliary, View
+
+
+def rows_of_labels(view: View, nodes: Tensor, chances: Tensor) -> Tensor:
+    """Return the expected rows of ``nodes`` [U, F], float32, learned from the observer's rows whose label it knows.
+
+    ``view.messages`` is not read.
+
+    Args:
+        chances: how likely each label is, of every one of ``nodes`` [U, C], float64.
+    """
+    known = view.known_rows()
+    labelled = known.y >= 0
+    known = Auxiliary(known.nodes[labelled], known.x[labelled], known.y[labelled])
+    return rows_of_classes(view, known, one_hot(known.y, chances.shape[1]).double(), nodes, chances)
 
 
 def rows_of_classes(view: View, known: Auxiliary, kinds: Tensor, nodes: Tensor, chances: Tensor) -> Tensor:

@@ -19,11 +19,12 @@ from fglaudit.adversary.prior_only import prior_only
 from fglaudit.facts import ROWS, Absent, Fact, Field, Sealed
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
+from fglaudit.payloads import ClassReports
 from fglaudit.quantities.base import ALL_ROWS_KNOWN, NO_ROW_REACHES, Attempt, Comparison, Excess, Quantity, Truth
 from fglaudit.quantities.claims import Claims, check_claims
 from fglaudit.quantities.class_alone import class_alone
 from fglaudit.quantities.game import Game, Score, breakdown, score
-from fglaudit.quantities.row_controls import guesses_for, share_of_one_row
+from fglaudit.quantities.row_controls import class_guesses, guesses_for, share_of_one_row
 from fglaudit.quantities.row_examples import row_examples
 from fglaudit.quantities.row_metrics import matched_exact, score_rows
 from fglaudit.structure import Attention, NoisyRows
@@ -63,8 +64,9 @@ class Features(Quantity):
         guess = score(asked, guesses, matching=False)
         filled = [with_guesses(result, prior) for result, prior in zip(results, guesses, strict=True)]
         found = score(asked, filled)
+        by_class = class_guesses(asked, views) if ClassReports in type(attack).consumes else None
         for column in ("exact_rate", "cosine", "f1"):
-            better = guesses_for(column, asked, views, guesses, guess.rows)
+            better = guesses_for(column, asked, views, guesses, guess.rows, by_class)
             if better is not guesses:
                 guess, found = _beside(column, asked, results, better, guess, found)
         metric = primary_metric(attack, asked[0].kind, views[0].public)

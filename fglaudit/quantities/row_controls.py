@@ -3,9 +3,10 @@
 The prior-only guess (:mod:`fglaudit.adversary.prior_only`) is made for the F1 of rows, and for the cosine of
 real-valued ones. Where rows repeat (rows of zeros, a handful of categories) it hits few of them exactly, and one single
 row hits many: the one that is most frequent among known rows, or a row of zeros, which is what most attacks return of
-messages that hold nothing. Which of these guesses stands is decided by the truth, in favour of the guess: an attack
-must beat all of them. Nodes of which an attack has no row get the guess of the figure in question, so that they count
-neither way.
+messages that hold nothing. An attack that tells rows from reported classes stands beside rows of the classes that known
+labels and edges alone make likely. Which of these guesses stands is decided by the truth, in favour of the guess: an
+attack must beat all of them. Nodes of which an attack has no row get the guess of the figure in question, so that they
+count neither way.
 """
 
 from __future__ import annotations
@@ -15,23 +16,35 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from fglaudit.adversary.class_prior import rows_of_labels
+from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.adversary.once_per_view import once_per_view
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Reconstruction
-from fglaudit.quantities.game import Game
+from fglaudit.quantities.game import Game, score
 from fglaudit.quantities.row_metrics import RowScores, exact
 from fglaudit.view import View
 
 
 def guesses_for(
-    metric: str, asked: Sequence[Game], views: Sequence[View], guesses: Sequence[Reconstruction], scored: RowScores
+    metric: str,
+    asked: Sequence[Game],
+    views: Sequence[View],
+    guesses: Sequence[Reconstruction],
+    scored: RowScores,
+    by_class: Sequence[Reconstruction] | None = None,
 ) -> Sequence[Reconstruction]:
     """Return the guesses that ``metric`` is compared with, one per view: ``guesses`` themselves where none is better.
 
     Args:
         guesses: the prior-only ones.
         scored: what these reach, over the targets of all views.
+        by_class: those of :func:`class_guesses`, where the attack reads classes.
     """
+    if by_class is not None and metric in ("f1", "cosine"):
+        again = score(asked, by_class, matching=False).rows
+        if float(getattr(again, metric).sum().item()) > float(getattr(scored, metric).sum().item()):
+            guesses, scored = by_class, again
     if metric == "exact_rate":
         single = [likeliest_row(game, view) for game, view in zip(asked, views, strict=True)]
         if sum(hits for _, hits in single) > float(scored.exact_rate.sum().item()):
@@ -45,6 +58,20 @@ def guesses_for(
     if metric == "cosine" and float(scored.cosine.sum().item()) < 0:
         return [Reconstruction(-guess.rows, guess.nodes, guess.confidence) for guess in guesses]
     return guesses
+
+
+def class_guesses(asked: Sequence[Game], views: Sequence[View]) -> list[Reconstruction] | None:
+    """Return rows of the classes that label propagation makes likely without any message; None where an observer knows
+    no row with its label."""
+    if not all(bool((view.known_rows().y >= 0).any()) for view in views):
+        return None
+    return [_of_likely_classes(view, game.targets) for game, view in zip(asked, views, strict=True)]
+
+
+def _of_likely_classes(view: View, nodes: Tensor) -> Reconstruction:
+    once, copies = torch.unique_consecutive(nodes, return_inverse=True)  # a node stands once per sample
+    rows = rows_of_labels(view, once, propagate_labels(view, once))
+    return Reconstruction(rows[copies], nodes, torch.zeros(len(nodes)))
 
 
 def likeliest_row(game: Game, view: View) -> tuple[Tensor, int]:

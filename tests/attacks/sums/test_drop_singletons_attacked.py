@@ -26,13 +26,14 @@ OBSERVERS = [
 
 
 @pytest.mark.parametrize("defense", [DropSingletons(), MinimumNeighborhood(fewest=4)], ids=lambda d: d.name)
+@pytest.mark.parametrize("hops", [1, 2])
 @pytest.mark.parametrize("aggregate", ["normalised", "counts"])
 @pytest.mark.parametrize("observer", OBSERVERS, ids=lambda o: o.name)
 def test_complete_equations_hold_although_edges_were_dropped(
-    observer: Observer, aggregate: str, defense: Defense
+    observer: Observer, aggregate: str, hops: int, defense: Defense
 ) -> None:
     graph = example_graph(clients=6)
-    run = record(FedGCN(hops=1, rounds=1, aggregate=aggregate), graph, defense)
+    run = record(FedGCN(hops=hops, rounds=1, aggregate=aggregate), graph, defense)
     found = neighbor_equations(run.view(observer))
     terms = found.coefficients[:, None] * graph.x[found.nodes][found.columns].double()
     sums = torch.zeros_like(found.values).index_add_(0, found.rows, terms)
@@ -43,8 +44,10 @@ def test_complete_equations_hold_although_edges_were_dropped(
     assert ((found.values - sums).abs() <= found.tolerance + 1e-6)[complete].all()
 
 
-def test_a_server_that_knows_the_edges_is_not_misled() -> None:
-    run = record(FedGCN(hops=1, rounds=1), example_graph(clients=6), DropSingletons())
+@pytest.mark.parametrize("hops", [1, 2])
+def test_a_server_that_knows_the_edges_is_not_misled(hops: int) -> None:
+    """With 2 hops sums go to neighbours' owners too; who uploads parts of them shows whose they are."""
+    run = record(FedGCN(hops=hops, rounds=1), example_graph(clients=6), DropSingletons())
     view = run.view(Observer(parties=(SERVER,), topology=True))
     result = RowSpace().run(view, rng=derive(0), device=CPU)
     assert isinstance(result, Reconstruction) and result.proven is not None
