@@ -7,6 +7,7 @@ They import heavy modules themselves, so that ``--help``, ``--version`` and ``li
 from __future__ import annotations
 
 import io
+import json
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -30,6 +31,7 @@ from fglaudit.commands.reproduce import reproduce
 from fglaudit.commands.run import run
 from fglaudit.errors import FglauditError
 from fglaudit.execution.exit_code import ExitCode
+from fglaudit.files import plain_words
 from fglaudit.interruption import end_at_once
 
 PANELS: dict[str, dict[str, Callable[..., Any]]] = {
@@ -71,21 +73,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
     end_at_once()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a path that the terminal's encoding lacks must not end a command
         sys.stdout.reconfigure(errors="backslashreplace")
+    given = sys.argv[1:] if arguments is None else arguments
     try:
         raise SystemExit(app(args=arguments, prog_name="fglaudit", standalone_mode=False) or int(ExitCode.DONE))
     except FglauditError as error:
-        print(f"error: {error}", file=sys.stderr)
+        _say(error, given)
         raise SystemExit(int(ExitCode.INPUT)) from error
     except USAGE as error:
-        if said := misuse(error, sys.argv[1:] if arguments is None else arguments):
-            print(f"error: {FglauditError(said)}", file=sys.stderr)
+        if said := misuse(error, given):
+            _say(FglauditError(said), given)
         raise SystemExit(int(ExitCode.INPUT)) from error
+
+
+def _say(error: FglauditError, arguments: Sequence[str]) -> None:
+    """Print ``error`` on stderr, and where JSON was asked for as JSON on stdout too: a script reads that alone."""
+    print(f"error: {error}", file=sys.stderr)
+    if "--json" in arguments:
+        print(json.dumps({"error": str(error), "exit_code": int(ExitCode.INPUT)}, indent=2))
 
 
 def misuse(error: Any, arguments: Sequence[str]) -> str:
     """Return the parser's complaint with what was given and where to look; nothing where it has printed the help
     already, as for ``fglaudit`` alone."""
     text = error.format_message().rstrip(".")
+    if hasattr(error.__cause__, "errors"):  # pydantic's, by which typer reads numbers
+        text = text.replace(error.message, plain_words.rule(error.__cause__.errors()))
     command = error.ctx.command_path if error.ctx else "fglaudit"
     return text and f"{text[0].lower()}{text[1:]}; got {shlex.join(arguments)}; {command} --help says what there is"
 

@@ -12,6 +12,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from multiprocessing import resource_tracker
 from types import FrameType
 
 EXIT = 130
@@ -56,6 +57,7 @@ def held_back() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
+    resource_tracker.ensure_running()  # started within the block by the first child, it would lift it
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SHARED)
     try:
         yield

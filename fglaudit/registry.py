@@ -10,6 +10,7 @@ import ast
 import hashlib
 import importlib
 import importlib.util
+import itertools
 import math
 import re
 import sys
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from fglaudit.errors import FglauditError, meant, shown, unknown, with_article
-from fglaudit.files import limits
+from fglaudit.files import limits, plain_words
 from fglaudit.plugins.modules import is_loaded, load_file, read_plugin, refuse_without_class
 from fglaudit.plugins.modules import load_files as load_files
 from fglaudit.plugins.modules import loaded_files as loaded_files
@@ -239,29 +240,47 @@ def construct(cls: type[Any], what: str, arguments: Mapping[str, Any], where: st
 def _coerce(value: Any, hint: Any, what: str) -> Any:
     from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-    def refuse(reason: str) -> FglauditError:
-        wanted = getattr(hint, "__name__", None) if isinstance(hint, type) else str(hint).replace("typing.", "")
+    wanted = plain_words.kind(hint)
+
+    def refuse(reason: str = "") -> FglauditError:
         single = "give one value (the defenses of a suite take several, as {sweep: [...]})"
-        fix = single if isinstance(value, list | Mapping) and isinstance(hint, type) else "change it"
-        return FglauditError(f"{what} must be {wanted}; got {shown(value)} ({type(value).__name__}): {reason}; {fix}")
+        listed = isinstance(value, list | Mapping) and isinstance(hint, type)
+        fix = single if listed else plain_words.fix(wanted, value) or "change it"
+        got = f"{shown(value)} ({plain_words.kind_of(value)}){reason and f': {reason}'}"
+        return FglauditError(f"{what} must be {wanted}; got {got}; {fix}")
 
     if (kind := _listed_kind(hint)) is not None and isinstance(value, list | tuple):
         return tuple(named(kind, entry, f"{what}[{number}]") for number, entry in enumerate(value))
     nested = [part for part in (hint, *typing.get_args(hint)) if is_dataclass(part)]
     if nested and isinstance(value, Mapping):
         return construct(typing.cast(type[Any], nested[0]), what, value)
-    if isinstance(value, bool) and not _accepts_bool(hint):
-        raise refuse("a yes/no value is no number or text")
-    numbers = value if isinstance(value, (list, tuple)) else (value,)
-    if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
-        raise refuse("a number must be finite")
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
-        return adapter.validate_python(value)
+        made = adapter.validate_python(value)
     except ValidationError as error:
-        raise refuse(error.errors()[0]["msg"]) from error
+        raise refuse() from error
     except Exception as error:  # a user's class may have types that pydantic cannot check
         raise refuse(f"{type(error).__name__}: {error}") from error
+    if not _as_given(value, made):
+        raise refuse()
+    if not _finite(made):
+        raise refuse("a number must be finite")
+    return made
+
+
+def _as_given(given: Any, made: Any) -> bool:
+    """Whether pydantic made of ``given`` nothing that it does not say: of "no" it makes False, of "nan" a number."""
+    if isinstance(given, list | tuple) and isinstance(made, list | tuple):
+        return all(itertools.starmap(_as_given, zip(given, made, strict=True)))
+    if isinstance(given, bool) or isinstance(made, bool):
+        return type(given) is type(made)
+    return not (isinstance(given, str | bytes) and isinstance(made, int | float))
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _listed_kind(hint: Any) -> str | None:
@@ -323,10 +342,6 @@ def _is_model(value: Any) -> bool:
     """Whether ``value`` is a torch module or a class of them."""
     cls = value if isinstance(value, type) else type(value)
     return any(base.__module__.startswith("torch.nn") for base in cls.__mro__)
-
-
-def _accepts_bool(hint: Any) -> bool:
-    return hint is bool or hint is Any or any(_accepts_bool(part) for part in typing.get_args(hint))
 
 
 def reference(plugin: Any) -> str:

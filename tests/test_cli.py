@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -113,7 +114,10 @@ def test_every_listed_thing_can_be_shown(capsys: pytest.CaptureFixture[str]) -> 
         (["report", "small.yaml"], ["small.yaml is a file; name the --out folder of a run"]),
         (["run", "quickstart", "--confirm", "0"], ["--confirm must be 1 or more; got 0; leave it out"]),
         (["reproduce", "fedgcn-table2", "--seeds", "0"], ["--seeds must be 1 or more; got 0; leave it out"]),
-        (["run", "quickstart", "--jobs", "a"], ["--jobs a; fglaudit run --help says what there is"]),
+        (
+            ["run", "quickstart", "--jobs", "a"],
+            ["'--jobs': must be a whole number; got run quickstart --jobs a; fglaudit"],
+        ),
         (["run", "quickstart", "--jobz", "2"], ["--jobz", "fglaudit run --help says what there is"]),
         (["run"], ["'suite'", "fglaudit run --help"]),
         (["rum"], ["no such command 'rum'", "fglaudit --help says what there is"]),
@@ -303,3 +307,15 @@ def test_a_folder_that_cannot_be_written_is_said_first_with_a_fix_that_the_comma
     assert call(*arguments) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: the folder must be writable") and into in error and "--out" not in error
+
+
+@pytest.mark.parametrize(
+    "arguments", [["gate", "nowhere", "policy.yaml"], ["compare", "nowhere", "there"], ["compare"]]
+)
+def test_a_script_that_asks_for_json_gets_errors_as_json_too(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(*arguments, "--json") == 2
+    said = capsys.readouterr()
+    told = json.loads(said.out)
+    assert told["exit_code"] == 2 and said.err == f"error: {told['error']}\n"

@@ -15,11 +15,10 @@ def new(
     folder: Annotated[Path, typer.Option(help="Where to write.")] = Path(),
 ) -> None:
     """Write a plugin that runs as it is, and its test, to start from."""
-    from fglaudit.scaffold import scaffold
+    from fglaudit.scaffold import class_name, scaffold
 
     written = scaffold(kind, name, folder)
     for path in written:
         print(path)
-    cls = "".join(part.capitalize() for part in name.split("-"))
-    plugin, test = shlex.quote(f"{written[0]}:{cls}"), shlex.quote(str(written[1]))
+    plugin, test = shlex.quote(f"{written[0]}:{class_name(name)}"), shlex.quote(str(written[1]))
     print(f"next: fglaudit check {plugin} --quick   and   python -m pytest {test}")

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fglaudit.errors import FglauditError, shown, unknown
-from fglaudit.files import limits
+from fglaudit.files import limits, plain_words
 from fglaudit.files.user import read_file, user_path
 from fglaudit.quantities import QUANTITIES
 from fglaudit.suite.yaml_text import read_yaml
@@ -109,7 +109,6 @@ class Policy(_Strict):
 _MODELS: dict[str, type[BaseModel]] = {"accuracy": Accuracy, "epsilon": Epsilon, "allow": Allow}
 
 
-_YES, _NO = ("yes", "y", "on", "1"), ("no", "n", "off", "0")
 _FRACTIONS = ("min", "advantage_high")
 """Keys whose values are fractions of one, where per cent may be meant."""
 
@@ -152,14 +151,13 @@ def _validated(data: dict[str, Any]) -> Policy:
         if problem["type"] == "missing":
             raise FglauditError(f"the key {where} is required; see docs/gate.md for all of them") from error
         fix = _fix(problem["type"], problem["input"], str(problem["loc"][-1]))
-        raise FglauditError(f"{where}: {problem['msg']}; got {shown(problem['input'])}; {fix}") from error
+        raise FglauditError(f"{where} {plain_words.rule([problem])}; got {shown(problem['input'])}; {fix}") from error
 
 
 def _fix(kind: str, given: Any, key: str) -> str:
     """Say what to write in place of the values that people write most often: yes, 75 and 5%."""
     if kind == "bool_type":
-        said = str(given).lower()
-        return f"write {'true' if said in _YES else 'false' if said in _NO else 'true or false'}"
+        return plain_words.flag_meant(given)
     text = given.strip().removesuffix("%") if isinstance(given, str) else str(given)
     try:
         share = float(text) / 100

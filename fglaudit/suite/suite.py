@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from fglaudit import registry
 from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError, shown, unknown
-from fglaudit.files import limits
+from fglaudit.files import limits, plain_words
 from fglaudit.files.user import is_file, read_file, user_path
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.observers import ObserverSpec
@@ -238,6 +238,7 @@ def _validated(data: dict[str, Any]) -> _SuiteFile:
         problems = sorted(error.errors(), key=lambda e: (e["type"] != "extra_forbidden", -len(e["loc"])))
         problem = problems[0]
         where = _place(problem["loc"])
+        same = [each for each in problems if _place(each["loc"]) == where]
         if problem["type"] == "extra_forbidden":
             model = _Observer if problem["loc"][0] == "observers" else _SuiteFile
             key, parent = str(problem["loc"][-1]), _place(problem["loc"][:-1])
@@ -248,10 +249,13 @@ def _validated(data: dict[str, Any]) -> _SuiteFile:
             raise FglauditError(
                 f"the key {where} is required; write e.g. {_EXAMPLES.get(where, where + ': ...')}"
             ) from error
-        rule = re.sub(r"valid dictionary or instance of \w+", "mapping of keys to values", problem["msg"])
         if problem["type"] == "string_pattern_mismatch":  # of the name, which files are called by
-            rule = "a name has letters a to z or A to Z, digits, dots, dashes and underscores, and no blank"
-        raise FglauditError(f"{where}: {rule}; got {shown(problem['input'])}{_example(where)}") from error
+            rule = ": a name has letters a to z or A to Z, digits, dots, dashes and underscores, and no blank"
+        else:
+            rule = f" {plain_words.rule(same)}"
+        plain = plain_words.fix(rule.strip(), problem["input"])
+        fix = f"; {plain}" if plain else _example(where)
+        raise FglauditError(f"{where}{rule}; got {shown(problem['input'])}{fix}") from error
 
 
 _EXAMPLES = {
@@ -284,7 +288,7 @@ def _place(loc: Sequence[int | str]) -> str:
     for part in loc:
         if isinstance(part, int):
             text += f"[{part}]"
-        elif part in _SuiteFile.model_fields or part in _Observer.model_fields:
+        elif part in _SuiteFile.model_fields or part in _Observer.model_fields or text == "plugins":
             text += f".{part}" if text else part
     return text
 

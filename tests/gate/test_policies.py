@@ -17,7 +17,7 @@ WRONG = [
     ("observers: {server: {edges: {verdict: held}}}", "quantity that an attack of this suite infers"),
     ("observers: {server: {features: {verdict: hold}}}", "verdict"),
     ("observers: {server: {features: {advantage: 0.1}}}", "did you mean 'advantage_high'"),
-    ("observers: {server: {features: {advantage_high: 5}}}", "less than 1"),
+    ("observers: {server: {features: {advantage_high: 5}}}", "must be below 1"),
     ("observers: {server: {features: {}}}", "a threshold is needed"),
     ("observers: {server: {}}", "asked about quantities"),
     ("accuracy: {max: 0.5}", "unknown key 'max' (known: min)"),
@@ -31,7 +31,7 @@ WRONG = [
     ("accuracy: {min: 0.5}\nallow: {fail: 0}", "did you mean 'failed'"),
     (
         "accuracy: {min: 0.5}\nallow: {claimed: yes}",
-        "allow.claimed: Input should be a valid boolean; got 'yes'; write true",
+        "allow.claimed must be true or false; got 'yes'; write true",
     ),
     ("accuracy: {min: 75}", "got 75; write 0.75"),
     ("observers: {server: {features: {advantage_high: 5%}}}", "got '5%'; write 0.05"),

@@ -50,7 +50,11 @@ def test_what_is_written_passes_its_own_tests(tmp_path: Path) -> None:
     [
         (["defence", "mine"], "did you mean 'defense'"),
         (["defense", "My Defense"], "small letters"),
-        (["defense", "class"], "small letters"),
+        (["defense", "class"], "a word of Python"),
+        (["defense", "none"], "a word of Python"),  # its class would be None
+        (["defense", "gaussian"], "a defense that is known already; write e.g. my-gaussian"),
+        (["attack", "typing"], "a module of Python"),
+        (["protocol", "torch"], "a module of Python"),
         (["defense", "../up"], "small letters"),
         (["defense", "mine", "--folder", "nowhere"], "there is no nowhere"),
     ],

@@ -168,3 +168,32 @@ def test_quoted_values_may_be_of_any_size() -> None:
     assert str(FglauditError("a\nb\x1b; c")) == "a b\\x1b; c"
     cut = str(FglauditError("rule; " + "x" * 10**6 + "; fix"))
     assert cut.startswith("rule; ") and cut.endswith("; fix") and len(cut) <= MESSAGE
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "rule"),
+    [
+        (("protocols", "learning_rate"), "nan", "a number; got 'nan' (text)"),  # what YAML makes of a bare nan
+        (("protocols", "rounds"), "3", "a whole number; got '3' (text); write it without quotes"),
+        (("protocols", "rounds"), True, "a whole number; got True (true or false)"),
+        (("attacks", "fpr"), "0.01", "a number or null; got '0.01' (text); write it without quotes"),
+    ],
+)
+def test_text_in_a_suite_is_no_number(place: tuple[str, str], value: Any, rule: str) -> None:
+    name = {"protocols": "fedgcn", "attacks": "lira"}[place[0]]
+    data = {**parse(BASE, "small"), place[0]: [{"name": name, place[1]: value}]}
+    assert f"{place[0]}[0]: " in outcome(data) and f"field {place[1]!r} must be {rule}" in outcome(data)
+
+
+@pytest.mark.parametrize("value", ["no", "off", 0])
+def test_what_stands_for_no_in_other_tongues_of_yaml_is_no_flag(value: Any) -> None:
+    data = {**parse(BASE, "small"), "protocols": [{"name": "appnp", "truncated": value}]}
+    assert "must be true or false" in outcome(data) and outcome(data).endswith("; write false")
+    assert outcome({**parse(BASE, "small"), "empirical": value}).endswith(f"got {value!r}; write false")
+
+
+@pytest.mark.parametrize("key", [key for key in KEYS if key not in ("other", "partitions")])
+@pytest.mark.parametrize("value", [None, [], 3, [3], {"a": 3}, [[]]])
+def test_rules_of_keys_are_in_the_words_of_the_file(key: str, value: Any) -> None:
+    said = outcome({**parse(BASE, "small"), key: value})
+    assert "Input" not in said and "validation" not in said and "valid dictionary" not in said

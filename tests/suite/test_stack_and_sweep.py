@@ -90,7 +90,7 @@ def test_a_resolved_suite_with_stacks_and_sweeps_reads_back_to_the_same_cells(tm
         ({"name": "gaussian", "epsilon": {"sweep": [1], "step": 2}}, ["'epsilon'", "step beside it"]),
         ({"name": "gaussian", "epsilon": {"sweep": [{"sweep": [1]}]}}, ["'epsilon'", "no sweep inside"]),
         ({"name": "gaussian", "epsilon": {"sweep": [1, -1]}}, ["defenses[0] (epsilon=-1)", "epsilon must be positive"]),
-        ({"name": "gaussian", "epsilon": {"sweep": [1, "x"]}}, ["(epsilon=x)", "field 'epsilon' must be float"]),
+        ({"name": "gaussian", "epsilon": {"sweep": [1, "x"]}}, ["(epsilon=x)", "field 'epsilon' must be a number"]),
         ({"name": "gaussian", "epsilom": {"sweep": [1, 2]}}, ["'epsilom'", "did you mean 'epsilon'"]),
         ({"name": {"sweep": ["none", "gaussian"]}}, ["'name'", "not of a defense, its name"]),
         ({"sweep": ["none", "gaussian"]}, ["defenses[0]", "not of a defense"]),
@@ -109,10 +109,10 @@ def test_a_resolved_suite_with_stacks_and_sweeps_reads_back_to_the_same_cells(tm
         ({"name": "stack"}, ["needs a value for parts"]),
         ({"name": "gaussian", "epsilon": {"swep": [1, 4]}}, ["defenses[0]", "'epsilon'", "did you mean 'sweep'"]),
         ({"stack": [{"name": "gaussian", "clip": {"Sweeps": [1]}}, "none"]}, ["stack[0].clip", "did you mean 'sweep'"]),
-        ({"name": "gaussian", "epsilon": {"values": [1]}}, ["'epsilon' must be float", "{sweep: [...]}"]),
+        ({"name": "gaussian", "epsilon": {"values": [1]}}, ["'epsilon' must be a number", "{sweep: [...]}"]),
         ({"stak": ["none", "gaussian"]}, ["the key stack", "did you mean 'stack'"]),
         ({"stack": [{"nmae": "gaussian"}, "none"]}, ["'parts'[0]", "did you mean 'name'"]),
-        ({"name": "gaussian", "epsilon": [1, 4]}, ["'epsilon' must be float", "{sweep: [...]}"]),
+        ({"name": "gaussian", "epsilon": [1, 4]}, ["'epsilon' must be a number", "{sweep: [...]}"]),
     ],
 )
 def test_wrong_values_are_refused_with_their_place(defense: Any, words: list[str]) -> None:
@@ -128,7 +128,7 @@ def test_a_sweep_that_repeats_another_entry_is_refused() -> None:
 
 
 def test_protocols_have_no_sweeps() -> None:
-    with pytest.raises(FglauditError, match="'rounds' must be int"):
+    with pytest.raises(FglauditError, match="'rounds' must be a whole number"):
         resolve({**parse(BASE, "small"), "protocols": [{"name": "fedgcn", "rounds": {"sweep": [1, 2]}}]}, "small")
 
 

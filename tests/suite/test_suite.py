@@ -77,7 +77,7 @@ def test_yaml_on_is_a_key_and_exponents_are_numbers() -> None:
         ({"observers": [{"partys": ["server"]}]}, ["observers[0]", "'partys'", "did you mean 'parties'"]),
         ({"protocols": [{"name": "fedgnc"}]}, ["protocols[0]", "'fedgnc'", "did you mean 'fedgcn'"]),
         ({"protocols": [{"name": "fedgcn", "hopps": 2}]}, ["protocols[0]", "'hopps'", "did you mean 'hops'"]),
-        ({"protocols": [{"name": "fedgcn", "rounds": "abc"}]}, ["protocols[0]", "'rounds'", "int", "'abc'"]),
+        ({"protocols": [{"name": "fedgcn", "rounds": "abc"}]}, ["protocols[0]", "'rounds'", "a whole number", "'abc'"]),
         ({"protocols": [{"name": "fedgcn", "rounds": True}]}, ["'rounds'", "True"]),
         ({"protocols": [{"name": "fedgcn", "learning_rate": float("nan")}]}, ["'learning_rate'", "nan"]),
         ({"protocols": [{"hops": 1}]}, ["protocols[0]", "needs a name", "fedgcn"]),
