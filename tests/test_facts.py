@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 
+import numpy as np
 import pytest
+import torch
 
 from fglaudit.errors import FglauditError
 from fglaudit.facts import (
@@ -32,9 +36,12 @@ from fglaudit.facts import (
     Sealed,
     first,
     on,
+    rebuilt,
 )
 from fglaudit.facts.stored import fact_from_json, from_json, to_json
+from fglaudit.interfaces import Guarantee
 from fglaudit.payloads import ModelUpdate
+from fglaudit.privacy.accounting import Relation
 
 SUMS = Field("NeighborSums", "sums", "up")
 ALL = (
@@ -108,3 +115,43 @@ def test_a_field_is_named_as_reports_name_it() -> None:
     assert str(Field("NeighborSums", "sums", "up")) == "NeighborSums.sums (up)"
     assert str(Field("ModelUpdate")) == "ModelUpdate"
     assert str(Field("Latents", "x", since=2)) == "Latents.x (from round 2)"
+
+
+class _Odd(float):
+    """More in a product than it is."""
+
+    def __mul__(self, other: float) -> float:
+        return 10 * float(self) * other
+
+
+@pytest.mark.parametrize("scale", [_Odd(0.5), np.float64(0.5), torch.tensor(0.5), Fraction(1, 2), Decimal("0.5")])
+def test_stated_numbers_are_kept_by_value(scale: float) -> None:
+    kept = Additive(SUMS, "gaussian", scale).scale
+    assert type(kept) is float
+    assert kept == 0.5
+
+
+def test_a_fact_that_is_edited_later_leaves_a_rebuilt_one_alone() -> None:
+    fact = Additive(SUMS, "gaussian", 0.5)
+    (kept,) = rebuilt([fact])
+    object.__setattr__(fact, "scale", 5.0)
+    assert kept == Additive(SUMS, "gaussian", 0.5)
+    object.__setattr__(fact, "scale", _Odd(5.0))
+    (again,) = rebuilt([fact])
+    assert isinstance(again, Additive)
+    assert type(again.scale) is float
+
+
+@pytest.mark.parametrize("epsilon", [float("nan"), -1.0])
+def test_an_epsilon_is_a_number_of_at_least_zero(epsilon: float) -> None:
+    with pytest.raises(FglauditError, match="an epsilon is a number of at least 0; got"):
+        Guarantee(epsilon_claimed=epsilon)
+
+
+def test_a_relation_is_one_of_those_known() -> None:
+    class Odd:
+        moves = 0.1
+
+    with pytest.raises(FglauditError, match="a neighbouring relation is one of"):
+        Guarantee(relation=Odd())  # type: ignore[arg-type]
+    assert Guarantee(relation=Relation.REPLACE).relation is Relation.REPLACE

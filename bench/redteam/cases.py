@@ -12,7 +12,15 @@ from typing import Any
 
 import torch
 
-from bench.redteam import local_faults, message_faults, noise_faults, protocol_faults, report_faults, sly_faults
+from bench.redteam import (
+    local_faults,
+    message_faults,
+    noise_faults,
+    protocol_faults,
+    report_faults,
+    sly_faults,
+    statement_faults,
+)
 from bench.redteam.honest import OWN
 from bench.redteam.planted import FAULTS, Planted
 from fglaudit import registry
@@ -21,7 +29,7 @@ from fglaudit.graph import FederatedGraph, Graph, federate
 from fglaudit.interfaces import Defense, FederatedProtocol
 from fglaudit.testing import example_graph
 
-FAULT_FILES = (noise_faults, message_faults, local_faults, protocol_faults, sly_faults, report_faults)
+FAULT_FILES = (noise_faults, message_faults, local_faults, protocol_faults, sly_faults, report_faults, statement_faults)
 """Imported for the faults that they register."""
 
 
@@ -191,7 +199,10 @@ def _own(name: str, family: str) -> Case:
 
 
 CASES: tuple[Case, ...] = (
-    *(_broken(fault, family) for fault, family in (*_BROKEN, *sly_faults.BROKEN, *report_faults.BROKEN)),
+    *(
+        _broken(fault, family)
+        for fault, family in (*_BROKEN, *sly_faults.BROKEN, *report_faults.BROKEN, *statement_faults.BROKEN)
+    ),
     *(_honest(family) for family in FAMILIES),
     *(_own(name, family) for name, family in (*OWN, *sly_faults.HONEST, *report_faults.HONEST)),
 )

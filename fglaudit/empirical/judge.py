@@ -18,7 +18,7 @@ from fglaudit.empirical.sealed.ciphertexts import ciphertext_audits
 from fglaudit.empirical.verdict_word import verdict_of
 from fglaudit.empirical.whole_training import NAME as WHOLE
 from fglaudit.empirical.whole_training import whole_training_audit
-from fglaudit.facts import Unstated
+from fglaudit.facts import Fact, Unstated, rebuilt
 from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import NOT_REPLAYED, Audit, FieldState, Outcome, Verdict, Word
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee
@@ -41,6 +41,8 @@ def judge(
     seed: int,
     device: torch.device,
     quick: bool = False,
+    facts: Sequence[Fact] | None = None,
+    promise: Guarantee | None = None,
 ) -> tuple[Verdict, tuple[FieldState, ...]]:
     """Return the verdict on what ``session`` promised, after its run, and the state of every field.
 
@@ -48,8 +50,11 @@ def judge(
         counted: on the wire of the run.
         unstated: what the defense changed and no fact explains.
         quick: replay nothing; a guarantee is then claimed at most.
+        facts, promise: that the run was compared with, since a session may state others once it is over; None: what
+            ``session`` states now.
     """
-    promise, context = promise_of(session), protocol.context(graph)
+    facts = rebuilt(session.facts()) if facts is None else facts
+    promise, context = promise or promise_of(session), protocol.context(graph)
     sealed = protocol.sealed(graph, session)
 
     def seals() -> tuple[Audit, ...]:
@@ -60,7 +65,7 @@ def judge(
     if not promised(promise):  # whoever seals promises nothing else, and that is not believed unseen either
         why = "nothing is promised, and nothing was replayed"
         return Verdict(Word.NONE, "nothing is promised"), unreplayed_states(counted, sealed, why, seals())
-    accounted = account(context, session.facts(), promise, counted)
+    accounted = account(context, facts, promise, counted)
     audits = [
         _facts_audit(unstated),
         releases_audit(context, promise, accounted, counted),
@@ -78,7 +83,7 @@ def judge(
                 graph,
                 defense,
                 context,
-                session.facts(),
+                facts,
                 promise,
                 accounted,
                 counted=counted,
@@ -92,7 +97,7 @@ def judge(
     sealing = seals()
     audits += [foreign_audit(seen, accounted), sensitivity_audit(seen), fields_audit(seen, promise, sealed), *sealing]
     if isinstance(accounted, Accounted):
-        audits += _replayed(protocol, graph, defense, session, accounted, seed=seed, device=device)
+        audits += _replayed(protocol, graph, defense, facts, promise, accounted, seed=seed, device=device)
     left = copies + _uncovered(seen, promise, sealed)
     verdict = verdict_of(promise, accounted, audits, left=left, sealed=sealed)
     labels = label_states(protocol, graph, defense, context, counted, verdict, seed=seed, device=device)
@@ -121,7 +126,8 @@ def _replayed(
     protocol: FederatedProtocol,
     graph: FederatedGraph,
     defense: Defense,
-    session: DefenseSession,
+    facts: Sequence[Fact],
+    promise: Guarantee,
     accounted: Accounted,
     *,
     seed: int,
@@ -129,7 +135,7 @@ def _replayed(
 ) -> list[Audit]:
     """Return what came of many replays of the defense's hooks, and of whole trainings."""
     with threadpool_limits(limits=1, user_api="openmp"):  # on small tables threads cost many times what they save
-        found = statistical(protocol, graph, defense, session, accounted, seed=seed, device=device)
+        found = statistical(protocol, graph, defense, facts, promise, accounted, seed=seed, device=device)
         return [*found, _whole(protocol, graph, defense, accounted, seed, device)]
 
 

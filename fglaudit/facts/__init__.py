@@ -8,7 +8,7 @@ subclass :class:`Fact`, and nobody models its fact until an attack does.
 
 from fglaudit.facts.base import Fact, Unstated
 from fglaudit.facts.edges import DegreeBound, DroppedEdges, Merged
-from fglaudit.facts.lookup import KINDS, first, is_built_in, kind_of, name_of, on
+from fglaudit.facts.lookup import KINDS, first, is_built_in, kind_of, name_of, on, rebuilt
 from fglaudit.facts.messages import LARGEST_FLOODING, Absent, Foreign, Sealed
 from fglaudit.facts.noise import Additive, Correlated, Masked, Memoised
 from fglaudit.facts.targets import EDGES, GRADIENTS, ROWS, Edges, Field, Gradients, Rows, Target
@@ -50,4 +50,5 @@ __all__ = [
     "kind_of",
     "name_of",
     "on",
+    "rebuilt",
 ]

@@ -8,6 +8,7 @@ from typing import TypeVar
 from torch import Tensor
 
 from fglaudit.facts.explaining import Expected, unexplained
+from fglaudit.facts.plain import make_plain
 from fglaudit.facts.residuals import Spending
 from fglaudit.facts.targets import Target
 
@@ -21,6 +22,10 @@ class Fact:
     """
 
     target: Target
+
+    def __post_init__(self) -> None:
+        """Keep numbers and words by value."""
+        make_plain(self)
 
     def applied(self, expected: Expected) -> Expected:
         """Return what it makes of what was expected before it."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import deepcopy
+from dataclasses import replace
 
 from fglaudit.facts.base import F, Fact
 from fglaudit.facts.edges import DegreeBound, DroppedEdges, Merged
@@ -29,6 +31,11 @@ def kind_of(fact: Fact) -> str:
 def is_built_in(fact: Fact) -> bool:
     """Whether it is of a class of this module, other than a plugin's fact that was read back."""
     return type(fact) is not Foreign and KINDS.get(type(fact).__name__) is type(fact)
+
+
+def rebuilt(facts: Iterable[Fact]) -> tuple[Fact, ...]:
+    """Return facts of one's own with the same plain numbers: who stated them may edit theirs later."""
+    return tuple(replace(fact) if is_built_in(fact) else deepcopy(fact) for fact in facts)
 
 
 def name_of(payload: str | type) -> str:

@@ -27,6 +27,7 @@ class Additive(Fact):
     scale: float
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not (self.scale >= 0 and math.isfinite(self.scale)):
             raise FglauditError(f"noise has a finite scale of at least 0; got {self.scale}; state the scale in use")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fglaudit.errors import FglauditError
+from fglaudit.facts.plain import make_plain
 
 DIRECTIONS = ("up", "down", "any")
 
@@ -41,6 +42,7 @@ class Field:
     since: int = 0
 
     def __post_init__(self) -> None:
+        make_plain(self)
         if self.direction not in DIRECTIONS:
             raise FglauditError(f"a direction is one of {', '.join(DIRECTIONS)}; got {self.direction!r}; change it")
 

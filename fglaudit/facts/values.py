@@ -34,6 +34,7 @@ class Clipped(Fact):
     around: str = "zero"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.norm not in NORMS:
             raise FglauditError(f"the norm of a clip is one of {', '.join(NORMS)}; got {self.norm!r}; change it")
         if self.per not in ("message", "row", "example") or self.around not in ("zero", "received"):

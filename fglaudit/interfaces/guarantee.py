@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fglaudit.errors import FglauditError
+from fglaudit.facts.plain import make_plain
 from fglaudit.payloads import SERVER
 from fglaudit.privacy.accounting import Relation
 from fglaudit.view import Observer
@@ -41,6 +43,21 @@ class Guarantee:
     sum_without: int | None = None
     labels: bool = False
 
+    def __post_init__(self) -> None:
+        """Keep numbers and words by value.
+
+        Raises:
+            FglauditError: an epsilon is no number of at least 0, or the relation is none of those known.
+        """
+        make_plain(self)
+        for epsilon in (self.epsilon_claimed, self.epsilon_accounted):
+            if epsilon is not None and not (isinstance(epsilon, int | float) and epsilon >= 0):
+                raise FglauditError(
+                    f"an epsilon is a number of at least 0; got {epsilon!r}; state None where none is claimed"
+                )
+        if self.relation is not None:
+            object.__setattr__(self, "relation", _known(self.relation))
+
     @property
     def seals_alone(self) -> bool:
         """Whether all that is promised is that the server cannot read what travels sealed."""
@@ -53,3 +70,11 @@ class Guarantee:
             return False
         too_many = self.coalition is not None and len(observer.clients) > self.coalition
         return not too_many and not (self.server_trusted and (observer.wire or SERVER in observer.parties))
+
+
+def _known(relation: object) -> Relation:
+    """Return the relation of that name; ``plain`` has turned one of this tool's into its word."""
+    if type(relation) is not str or relation not in list(Relation):
+        known = ", ".join(f"Relation.{each.name}" for each in Relation)
+        raise FglauditError(f"a neighbouring relation is one of {known}; got {relation!r}; state one of them")
+    return Relation(relation)

@@ -81,7 +81,9 @@ def record_training(
     trained = protocol.train(graph, carrier, rng=derive(seed, "train", key=key), device=device)
     seconds = time.perf_counter() - start
     guarantee = promise_of(session)
-    verdict, fields = _judged(protocol, graph, defense, session, wire, seed=seed, device=device, empirical=empirical)
+    verdict, fields = _judged(
+        protocol, graph, defense, session, guarantee, wire, seed=seed, device=device, empirical=empirical
+    )
     if behaviour is not None:
         verdict = _among_dishonest(verdict, guarantee, server_label(behaviour))
     held = range(graph.num_clients) if clients is None else clients
@@ -116,13 +118,14 @@ def _judged(
     graph: FederatedGraph,
     defense: Defense,
     session: DefenseSession,
+    guarantee: Guarantee,
     wire: RecordingChannel,
     *,
     seed: int,
     device: torch.device,
     empirical: bool,
 ) -> tuple[Verdict, tuple[FieldState, ...]]:
-    """Return the verdict on what ``session`` promised of the training that ``wire`` carried, and what protects every
+    """Return the verdict on what ``guarantee`` promised of the training that ``wire`` carried, and what protects every
     field."""
     verdict, fields = judge(
         protocol,
@@ -134,6 +137,8 @@ def _judged(
         seed=seed,
         device=device,
         quick=not empirical,
+        facts=wire.facts,
+        promise=guarantee,
     )
     return verdict, after_unstated(fields, wire.unstated)
 

@@ -9,7 +9,6 @@ of is not watched, so that a run without a defense costs nothing. All values are
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from itertools import zip_longest
@@ -35,6 +34,7 @@ from fglaudit.facts import (
     first,
     kind_of,
     on,
+    rebuilt,
 )
 from fglaudit.facts.explaining import ROUNDOFF, Expected, noise_in
 from fglaudit.facts.residuals import Shape
@@ -77,11 +77,12 @@ class Observed:
     @property
     def facts(self) -> tuple[Fact, ...]:
         """What the session states; other facts than at first are noted and not believed. Who drops out is drawn."""
-        stated = tuple(self.session.facts())
+        given = tuple(self.session.facts())
         if self._facts is None:
-            self._as_given, self._facts = stated, copy.deepcopy(stated)  # a fact may be edited later
-        if stated is self._as_given:
+            self._as_given, self._facts = given, rebuilt(given)  # a fact may be edited later
+        if given is self._as_given:
             return self._facts
+        stated = rebuilt(given)
         if any(repr(a) != repr(b) for a, b in zip_longest(_lasting(stated), _lasting(self._facts))):
             self._note(ROWS, "what is stated changed during the run")
             return self._facts

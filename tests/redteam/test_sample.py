@@ -26,6 +26,8 @@ SLY = (
     "OrderTells sums",
     "EdgesByFeatures gradients",
     "PureByName sums",
+    "StatesMoreAfterwards latents",
+    "ScaleByOperation latents",
 )
 """Those that behave where an audit looks, or tell by what nobody looks at."""
 HONEST = ("honest latents", "honest models", "honest uploads", "honest gradients", "honest bits", "honest rows")

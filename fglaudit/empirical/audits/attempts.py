@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -23,9 +23,10 @@ from fglaudit.empirical.replays.captured_stage import CapturedStage
 from fglaudit.empirical.replays.local_stages import UpdateStage
 from fglaudit.empirical.replays.scores import farthest, stage_sampled
 from fglaudit.empirical.replays.staging import Staged, clients_of, staged
+from fglaudit.facts import Fact, rebuilt
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.guarantees import Audit, Outcome
-from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol
+from fglaudit.interfaces import Defense, FederatedProtocol, Guarantee
 from fglaudit.privacy.accounted import Accounted
 from fglaudit.rng import derive
 
@@ -37,7 +38,8 @@ def audits(
     protocol: FederatedProtocol,
     graph: FederatedGraph,
     defense: Defense,
-    session: DefenseSession,
+    facts: Sequence[Fact],
+    promise: Guarantee,
     accounted: Accounted,
     *,
     seed: int,
@@ -46,11 +48,12 @@ def audits(
 ) -> tuple[Audit, ...]:
     """Return what came of every attempt to refute ``accounted``.
 
-    The defense is bound afresh for every replay; ``session``, which a training has used, must still state the same
-    facts. Each audit refutes an honest defense with probability 1e-5 at most, whatever number of tests it is made of.
+    The defense is bound afresh for every replay, and must then state the same facts as in the training. Each audit
+    refutes an honest defense with probability 1e-5 at most, whatever number of tests it is made of.
 
     Args:
-        session: as it was bound to the protocol's context on this graph.
+        facts, promise: what was stated in the training, of a session that was bound to the protocol's context on this
+            graph.
         accounted: what this tool accounted of it.
         quick: fewer replays, and no audits that take long.
     """
@@ -59,7 +62,7 @@ def audits(
     except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
         why = f"the defense could not be replayed: {type(error).__name__}: {error}"
         return (Audit("trade-off", Outcome.UNTESTED, why),)
-    if [repr(fact) for fact in prepared.facts] != [repr(fact) for fact in session.facts()]:
+    if [repr(fact) for fact in rebuilt(prepared.facts)] != [repr(fact) for fact in facts]:
         return (Audit("facts", Outcome.UNTESTED, "a fresh binding states other facts than the one that was trained"),)
     clients = clients_of(protocol, graph)
     attempts: list[tuple[str, Callable[[], Audit | tuple[Audit, ...] | None]]] = [
@@ -73,9 +76,7 @@ def audits(
         ("reports", lambda: class_reports_audits(prepared, seed=seed)),
         (
             "shares",
-            lambda: shares_audit(
-                prepared, session.guarantee(), protocol.context(graph).uploads, seed=seed, quick=quick
-            ),
+            lambda: shares_audit(prepared, promise, protocol.context(graph).uploads, seed=seed, quick=quick),
         ),
         ("fields", lambda: noiseless_fields_audit(prepared, seed=seed)),
         ("sampling", lambda: sampling_audit(prepared, seed=seed)),
