@@ -76,7 +76,7 @@ def _printed() -> dict[tuple[str, str, str, str], Published]:
 
 
 def _gaps(rows: Sequence[Published], end: str, found: Mapping[RowKey, Found]) -> list[float]:
-    """Return ours minus the printed figure, in points, of the rows that were run in the reading that ends in ``end``."""
+    """Return ours minus the printed figure, in points, of the rows that were run; ``end`` names the reading."""
     gaps = []
     for row in rows:
         ours = found.get(key_of(row.table, row.key | {"method": row.method + end}))
