@@ -49,13 +49,13 @@ def tables() -> str:
 def glance() -> str:
     """Return one table: per method and reading, how many of the settings that were run are met."""
     found, rows = measured(NOTHING), _printed()
-    lines = [f"| method | {' | '.join(READINGS)} | mean difference, text |", "|" + "---|" * (len(READINGS) + 2)]
+    lines = [f"| method | {' | '.join(READINGS)} | mean gap, text |", "|" + "---|" * (len(READINGS) + 2)]
     for method in METHODS:
         mine = [rows[dataset, method, *each] for dataset in DATA_SETS for each in SETTINGS]
         gaps = {reading: _gaps(mine, end, found) for reading, end in READINGS.items()}
         met = {reading: sum(abs(gap) <= POINTS for gap in each) for reading, each in gaps.items()}
         counts = [f"{met[reading]} of {len(each)}" if each else "" for reading, each in gaps.items()]
-        mean = sum(gaps["text"]) / len(gaps["text"])
+        mean = round(sum(gaps["text"]) / len(gaps["text"]), 1) + 0.0  # no "-0.0"
         lines.append(f"| {method} | {' | '.join(counts)} | {mean:+.1f} |")
     return "\n".join([*lines, ""])
 
