@@ -240,7 +240,18 @@ def test_the_page_begins_with_the_answer() -> None:
 
 
 def test_fedgts_page_has_the_runs_that_ship() -> None:
-    assert fedgt_accuracy.tables() in fedgt_accuracy.PAGE.read_text(), "run python -m bench.fedgt_accuracy"
+    page = fedgt_accuracy.PAGE.read_text()
+    for written in (fedgt_accuracy.glance(), fedgt_accuracy.tables()):
+        assert written in page, "run python -m bench.fedgt_accuracy"
+
+
+def test_fedgts_page_counts_every_printed_setting_of_a_method_once() -> None:
+    """Thirty settings of FedGT were run, and no method has more."""
+    lines = {line.split(" | ")[0].strip("| "): line for line in fedgt_accuracy.glance().splitlines()[2:]}
+    assert tuple(lines) == fedgt_accuracy.METHODS and " of 30 |" in lines["FedGT"]
+    assert all(
+        int(met) <= int(ran) <= 30 for line in lines.values() for met, ran in re.findall(r"(\d+) of (\d+)", line)
+    )
 
 
 def test_a_miss_shows_what_the_authors_code_gives_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """FedGCN's Table 2 on Cora and CiteSeer: 10 clients, 300 rounds of 3 local steps, accuracy at the last round.
 
-Settings of the paper's appendix E.2; what it leaves open was chosen once for all rows: raw features (row-normalised
+Settings of the paper's appendix C.2; what it leaves open was chosen once for all rows: raw features (row-normalised
 ones do not train with SGD at learning rate 0.5), weight decay 5e-4 on every layer, equal weights in the average. The
 figure is the global model's accuracy, tested by every client on its own test nodes, mean over clients. The 1-hop rows
 follow the paper's text; ``FedGCN(1-hop), as published code`` is what its authors ran (:mod:`.published_one_hop`),
