@@ -19,6 +19,7 @@ from fglaudit.context import Context
 from fglaudit.datasets.from_memory import content_digest, graph_from
 from fglaudit.errors import FglauditError
 from fglaudit.finding import COLUMNS
+from fglaudit.graph import Graph
 from fglaudit.interfaces import Defense, DefenseSession
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
@@ -47,6 +48,14 @@ def test_the_same_graph_in_any_form_is_the_same_data_set() -> None:
     assert len(digests) == 1
     other = {**given, "x": 1 - given["x"]}
     assert content_digest(graph_from(other)[0]) not in digests
+
+
+def test_features_in_double_precision_are_read_as_all_others_are() -> None:
+    """Of a graph of this package they stayed as they were: GFL-APPNP could not train, and attacks on latents failed."""
+    given = {key: torch.from_numpy(value) for key, value in arrays().items()}
+    double = {**given, "x": given["x"].double()}
+    same = [graph_from(source)[0] for source in (given, double, Graph(**double, name="graph"))]
+    assert {graph.x.dtype for graph in same} == {torch.float32} and len({content_digest(graph) for graph in same}) == 1
 
 
 def test_who_holds_which_node_is_given_and_is_part_of_the_data_set(tmp_path: Path) -> None:

@@ -80,6 +80,26 @@ class Singles:
 
 
 @dataclass(frozen=True)
+class Steps:
+    """Steps of U global nodes in one round, each towards a single node.
+
+    Attributes:
+        received, uploaded: each global node before and after [U, d].
+        client: whose it is [U].
+        weight: w of each [U].
+        models: that the clients received [K, D].
+        std: of the noise on an entry of ``uploaded``.
+    """
+
+    received: Tensor
+    uploaded: Tensor
+    client: Tensor
+    weight: Tensor
+    models: Tensor
+    std: float
+
+
+@dataclass(frozen=True)
 class OneNodeClusters(Attack):
     """Rebuild rows of nodes that were alone in a cluster.
 
@@ -135,8 +155,9 @@ class OneNodeClusters(Attack):
             size = share * sizes[index]
             tried = moved[index] & ~counts.isnan() & (size.isnan() | (size - 1).abs().lt(_NEAR) | inexact)
             client, place = tried.nonzero(as_tuple=True)
-            asked = (view, books, index, client, place, 1 / (1 + share[client, place]), models.received, std)
-            singles = _measure(*asked) if clip.bound is None else _measure_clipped(*asked, prior, clip)
+            received, uploaded = (each[index, client, place].double() for each in (books.received, books.uploaded))
+            steps = Steps(received, uploaded, client, 1 / (1 + share[client, place]), models.received, std)
+            singles = _measure(view, steps) if clip.bound is None else _measure_clipped(view, steps, prior, clip)
             chance = prior.mean.float().expand(len(singles.values), -1) if prior.informed else _density(singles)
             keep = _short_enough(view, singles)
             singles, chance = singles.of(keep), chance[keep]
@@ -222,60 +243,37 @@ def _sizes_by_length(books: Codebooks) -> Tensor:
     return torch.where(long, 1 / share.clamp(1e-6, 1) - 1, torch.nan)
 
 
-def _measure(
-    view: View, books: Codebooks, index: int, client: Tensor, place: Tensor, weight: Tensor, models: Tensor, std: float
-) -> Singles:
-    """Return the measurements of single nodes that moved global nodes in a round.
-
-    Args:
-        index: the round.
-        client, place: which global nodes [U].
-        weight: w of each [U].
-        models: received models [K, D].
-        std: of an entry's noise.
-    """
-    w = weight.unsqueeze(1)
-    received, uploaded = books.received[index, client, place].double(), books.uploaded[index, client, place].double()
-    features, bias = input_map(view, models)
-    values = received + (uploaded - received) / w - bias[client].squeeze(1).double()
-    whole = unflatten(models, view.public.layout)["input.weight"].double()
+def _measure(view: View, steps: Steps) -> Singles:
+    """Return the measurements of the single nodes that ``steps`` go to."""
+    received, uploaded, client, weight = steps.received, steps.uploaded, steps.client, steps.weight
+    features, bias = input_map(view, steps.models)
+    values = received + (uploaded - received) / weight.unsqueeze(1) - bias[client].squeeze(1).double()
+    whole = unflatten(steps.models, view.public.layout)["input.weight"].double()
     encoding = whole[:, view.public.num_features :]
     # The last d - p columns of a complete orthonormal basis are orthogonal to all that the encoding can add.
     basis = torch.linalg.qr(encoding.mT, mode="complete").Q[:, :, encoding.shape[1] :]
     matrix = torch.einsum("kfd,kdm->kmf", features.double(), basis)
     size = (received.abs().amax(1) + uploaded.abs().amax(1)) / weight
     projected = torch.einsum("ud,udm->um", values, basis[client])
-    tolerance = torch.hypot(_ROUNDING * rounding_growth(view) * size * values.shape[1] ** 0.5, std / weight)
+    tolerance = torch.hypot(_ROUNDING * rounding_growth(view) * size * values.shape[1] ** 0.5, steps.std / weight)
     return Singles(projected.float(), matrix[client].float(), tolerance.float())
 
 
-def _measure_clipped(
-    view: View,
-    books: Codebooks,
-    index: int,
-    client: Tensor,
-    place: Tensor,
-    weight: Tensor,
-    models: Tensor,
-    std: float,
-    prior: FeaturePrior,
-    clip: UploadClip,
-) -> Singles:
+def _measure_clipped(view: View, steps: Steps, prior: FeaturePrior, clip: UploadClip) -> Singles:
     """Return what :func:`_measure` does where every coordinate was clipped.
 
     Args:
         prior: of a row nobody knows.
     """
-    w = weight.unsqueeze(1)
-    received, uploaded = books.received[index, client, place].double(), books.uploaded[index, client, place].double()
-    features, bias = input_map(view, models)
-    whole = unflatten(models, view.public.layout)["input.weight"].double()
+    received, client, w = steps.received, steps.client, steps.weight.unsqueeze(1)
+    features, bias = input_map(view, steps.models)
+    whole = unflatten(steps.models, view.public.layout)["input.weight"].double()
     encoding = whole[:, view.public.num_features :]
     layer = Layer(features.double()[client], encoding[client], bias[client].squeeze(1).double())
     few = min(0.5, _PLANTED_ONES / view.public.num_features)
     chance = prior.mean[0].double() if prior.informed else torch.full((view.public.num_features,), few).double()
-    image = layer.images(chance, len(books.clients) / view.public.num_nodes)  # eigenvectors of a client have length 1
-    mu, error = unclipped(received, uploaded, w, image, clip, std)
+    image = layer.images(chance, len(steps.models) / view.public.num_nodes)  # eigenvectors of a client have length 1
+    mu, error = unclipped(received, steps.uploaded, w, image, clip, steps.std)
     values, matrix, tolerance = weighted(received + (mu - received) / w - layer.bias, error / w, layer)
     return Singles(values.float(), matrix.float(), tolerance.float())
 

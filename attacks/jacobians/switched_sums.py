@@ -35,6 +35,8 @@ _NEIGHBOURS = 8
 _MOST_CANDIDATES = 1024
 _PREDICTIONS_AT_ONCE = 1 << 23
 _LEAST_SQUARES_STEPS = 1000
+_SWEEPS = 8
+"""Most rounds of finding candidates and subtracting what they explain."""
 _REFUTABLE = 0.97
 _EXPLAINED = 0.2
 """Share of a kept row's flips that must be exactly explained."""
@@ -88,12 +90,8 @@ class SeparatedRows:
     share: Tensor
 
 
-def separate(mixtures: Mixtures, *, sweeps: int = 8) -> SeparatedRows:
-    """Return the rows of ``mixtures``.
-
-    Args:
-        sweeps: most rounds of finding candidates and subtracting what they explain.
-    """
+def separate(mixtures: Mixtures) -> SeparatedRows:
+    """Return the rows of ``mixtures``: candidates are found and what they explain is subtracted, in turn."""
     differences, error = mixtures.differences()
     changed = differences.norm(dim=2) > error
     none = torch.empty(0, dtype=torch.long, device=differences.device)
@@ -101,7 +99,7 @@ def separate(mixtures: Mixtures, *, sweeps: int = 8) -> SeparatedRows:
         none, differences.new_empty(0, differences.shape[2]), error.new_empty(0), none, none, error.new_empty(0)
     )
     rest = differences
-    for _ in range(sweeps):
+    for _ in range(_SWEEPS):
         open_cells = changed & (rest.norm(dim=2) > 2 * error)
         fresh = _candidates(rest[open_cells], error[open_cells], open_cells.nonzero()[:, 0])
         fresh = _unrefuted(_without(fresh, found), mixtures, changed)

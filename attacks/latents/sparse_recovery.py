@@ -17,7 +17,7 @@ found. Noise enters the measurement model, clipping as an unknown scale. Later r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -48,6 +48,25 @@ from fglaudit.view import View
 _ROWS_AT_ONCE = 4096
 _CLIP_STEPS = 3
 _LEVELS_BESIDE = 9
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """What is seen of the rows of U users.
+
+    Attributes:
+        measured: matrix [D, F] that gave the latents; divided by the share of entries that users keep.
+        values: latents [U, D].
+        std: standard deviation of the noise on them.
+        drop: share of the entries that users drop.
+        clip: longer latents were clipped; None: no clipping.
+    """
+
+    measured: Measurements
+    values: Tensor
+    std: float
+    drop: float
+    clip: KnownClip | None
 
 
 @dataclass(frozen=True)
@@ -104,68 +123,39 @@ class SparseRecovery(Attack):
         """
         prior = feature_prior(view, nodes)
         drop = view.public.structure.of(Training).feature_dropout
-        std, clip = added_std(view, Latents, values), KnownClip.of(view, Latents)
         measured = Measurements(matrix / (1 - drop))
-        if clip is not None and view.public.features is not FeatureKind.BINARY:
-            values, std = _unclipped(view, measured, values, std, prior, drop, clip)
+        sketch = Sketch(measured, values, added_std(view, Latents, values), drop, KnownClip.of(view, Latents))
+        if sketch.clip is not None and view.public.features is not FeatureKind.BINARY:
+            values, std = _unclipped(view, sketch, sketch.clip, prior)
+            sketch = replace(sketch, values=values, std=std)
         if view.public.features is FeatureKind.REAL:
-            return recover_real(measured, values, std, prior, view.known_rows().x.to(values), drop, sweeps=self.sweeps)
+            known = view.known_rows().x.to(values)
+            return recover_real(measured, values, sketch.std, prior, known, drop, sweeps=self.sweeps)
         chance = prior.mean.to(values).clamp(1e-6, 1 - 1e-6)
         if not prior.informed:
-            chance = torch.full_like(chance, self._density(view, measured, values, std, drop))
+            chance = torch.full_like(chance, _density(view, sketch))
         kept = chance * (1 - drop)
         if view.public.features is FeatureKind.SCALED_BINARY:
-            found, level = self._find_scaled(view, measured, values, std, kept, drop, prior.level, clip, rng)
+            found, level = self._find_scaled(view, sketch, kept, prior.level, rng)
         else:
-            found = self._find(measured, values, std, kept, clip, rng)
-            level = torch.ones_like(values[:, 0])
+            found, level = self._find(sketch, kept, rng), torch.ones_like(values[:, 0])
         # A feature not among the kept ones may have been dropped.
         full = found.chance + (1 - found.chance) * (chance - kept) / (1 - kept)
         whole = found.fits & (drop == 0)
         rows = torch.where(whole[:, None], found.chance, best_f1_bits(full)) * level[:, None]
         sure = torch.where(rows > 0, full, 1 - full).clamp(min=1e-12).log().sum(1).exp()
-        return rows, torch.where(whole, 1.0, sure.clamp(max=0.99)), whole & determined(measured) & (clip is None)
+        return rows, torch.where(whole, 1.0, sure.clamp(max=0.99)), whole & determined(measured) & (sketch.clip is None)
 
-    @staticmethod
-    def _density(view: View, measured: Measurements, values: Tensor, std: float, drop: float) -> float:
-        """Return the share of ones implied by the mean square of the latents, for an observer without known rows.
-
-        Args:
-            measured: matrix [D, F].
-            values: latents [U, D].
-            std: standard deviation of the noise on them.
-            drop: share of the ones that users drop.
-        """
-        square = float((values.square().mean() - std**2).clamp(min=0).item()) / measured.energy
-        scaled = view.public.features is FeatureKind.SCALED_BINARY  # (1 - drop) n entries of level 1/n
-        ones = (1 - drop) / max(square, 1e-12) if scaled else square / (1 - drop)
-        return min(0.5, max(1.0, ones) / view.public.num_features)
-
-    def _find(
-        self,
-        measured: Measurements,
-        values: Tensor,
-        std: float,
-        chance: Tensor,
-        clip: KnownClip | None,
-        rng: torch.Generator,
-    ) -> Bits:
-        """Return the binary rows behind ``values``.
-
-        Args:
-            measured: matrix [D, F].
-            values: latents [U, D].
-            std: standard deviation of the noise on them.
-            chance: prior probabilities of ones [U, F].
-            clip: longer latents were clipped; None: no clipping.
-        """
+    def _find(self, sketch: Sketch, chance: Tensor, rng: torch.Generator) -> Bits:
+        """Return the binary rows behind ``sketch``; ``chance`` [U, F] are prior probabilities of ones."""
+        measured, values, clip = sketch.measured, sketch.values, sketch.clip
         scale, extra = torch.ones_like(values[:, :1]), torch.zeros_like(values[:, :1])
         if clip is not None:
             squares = measured.energy * values.shape[1] * chance.sum(1, keepdim=True)
             scale, extra = clip.effect(squares, values.shape[1])
         odds = chance.logit()
         for _ in range(1 if clip is None else _CLIP_STEPS):
-            error = (std**2 + extra) / scale.square()
+            error = (sketch.std**2 + extra) / scale.square()
             variance: Tensor | float = error.expand_as(values) if bool((error > 0).any()) else 0.0
             found = recover_bits(
                 measured, values / scale, variance, odds, sweeps=self.sweeps, restarts=self.restarts, rng=rng
@@ -178,16 +168,7 @@ class SparseRecovery(Attack):
         return found
 
     def _find_scaled(
-        self,
-        view: View,
-        measured: Measurements,
-        values: Tensor,
-        std: float,
-        chance: Tensor,
-        drop: float,
-        typical: float,
-        clip: KnownClip | None,
-        rng: torch.Generator,
+        self, view: View, sketch: Sketch, chance: Tensor, typical: float, rng: torch.Generator
     ) -> tuple[Bits, Tensor]:
         """Return the ones of rows with one unknown level each, and the levels [U].
 
@@ -195,21 +176,17 @@ class SparseRecovery(Attack):
         neighbouring integers are tried next.
 
         Args:
-            measured: matrix [D, F].
-            values: latents [U, D].
-            std: standard deviation of the noise on them.
             chance: prior probabilities of ones [U, F].
-            drop: share of the ones that users drop.
             typical: level of known rows.
-            clip: of latents, whose length then says nothing; None: no clipping.
         """
+        measured, values, std = sketch.measured, sketch.values, sketch.std
         sums = view.known_rows().x.sum(1)
         # Also where no row is known, as the default. A clip leaves the level open.
-        normalised = clip is None and bool((((sums - 1).abs() < 1e-4) | (sums == 0)).all())
+        normalised = sketch.clip is None and bool((((sums - 1).abs() < 1e-4) | (sums == 0)).all())
         energy = measured.energy * values.shape[1]
         squares = (values.square().sum(1) - values.shape[1] * std**2).clamp(min=1e-12)
         # One n has (1 - drop) n entries left of level 1/n: the square of the length is energy (1 - drop) / n.
-        size = (energy * (1 - drop) / squares).round().clamp(1, chance.shape[1])
+        size = (energy * (1 - sketch.drop) / squares).round().clamp(1, chance.shape[1])
         guess = 1 / size if normalised else torch.full_like(size, typical)
         odds = chance.logit()
         best = Bits(chance.clone(), torch.zeros_like(size, dtype=torch.bool))
@@ -236,20 +213,21 @@ class SparseRecovery(Attack):
         return best, level
 
 
-def _unclipped(
-    view: View, measured: Measurements, values: Tensor, std: float, prior: FeaturePrior, drop: float, clip: KnownClip
-) -> tuple[Tensor, float]:
-    """Return latents [U, D] at the length that typical rows give them, and the deviation of their error.
+def _density(view: View, sketch: Sketch) -> float:
+    """Return the share of ones implied by the mean square of the latents, for an observer without known rows."""
+    square = float((sketch.values.square().mean() - sketch.std**2).clamp(min=0).item()) / sketch.measured.energy
+    scaled = view.public.features is FeatureKind.SCALED_BINARY  # (1 - drop) n entries of level 1/n
+    ones = (1 - sketch.drop) / max(square, 1e-12) if scaled else square / (1 - sketch.drop)
+    return min(0.5, max(1.0, ones) / view.public.num_features)
 
-    Args:
-        measured: matrix [D, F].
-        values: clipped latents with noise of ``std`` [U, D].
-        prior: of the U rows.
-        drop: share of the entries that users drop.
-    """
+
+def _unclipped(view: View, sketch: Sketch, clip: KnownClip, prior: FeaturePrior) -> tuple[Tensor, float]:
+    """Return latents [U, D] at the length that typical rows give them, and the deviation of their error; ``prior`` is
+    that of the U rows."""
+    values, std = sketch.values, sketch.std
     known = view.known_rows().x
     row = (prior.mean.square() + prior.variance).sum(1).mean() if len(known) == 0 else known.square().sum(1).mean()
-    squares = torch.full((1, 1), float(row) * (1 - drop) * measured.energy * values.shape[1]).to(values)
+    squares = torch.full((1, 1), float(row) * (1 - sketch.drop) * sketch.measured.energy * values.shape[1]).to(values)
     scale, extra = clip.effect(squares, values.shape[1])
     whole = clip.unclipped(values, std)[:, None]
     return torch.where(whole, values, values / scale), float(((std**2 + extra) / scale.square()).sqrt())

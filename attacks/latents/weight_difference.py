@@ -19,7 +19,7 @@ Dropped features are those whose estimate is 0 in every recorded round.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -108,11 +108,12 @@ class WeightDifference(Attack):
                 use = (place[low : low + step] >= 0).nonzero().squeeze(1) + low
                 g = gradients[round][senders[use]].to(device, torch.double)
                 stepped = after[use].to(device, torch.double).view(len(use), *before.shape[1:])
-                std: float | Tensor = added_std(view, ModelUpdate, after[use], direction="up")
+                std = added_std(view, ModelUpdate, after[use], direction="up")
                 start = (before if len(before) == 1 else before[use]).to(device, torch.double)
+                taken = UserStep(start, stepped, g, optimizer, once, std)
                 if clip is not None:
-                    stepped, std = _undo_clip(start, stepped, g, optimizer, once, ones, clip, std)
-                value, weight = _row_estimates(start, stepped, g, optimizer, once, std, view.public.features)
+                    taken = _undo_clip(taken, ones, clip)
+                value, weight = _row_estimates(taken, view.public.features)
                 at = place[use].to(device)
                 if drop == 0:
                     total[at] += value * weight
@@ -140,8 +141,8 @@ class WeightDifference(Attack):
         """
         weights = initial_weights(view)
         assert weights is not None
-        odds = chance.float().clamp(1e-6, 1 - 1e-6).logit().to(device)
         values = first_latents(view, nodes).to(device)
+        odds = chance.to(values).clamp(1e-6, 1 - 1e-6).logit()
         measured = Measurements(weights.T.contiguous().to(device))
         std = added_std(view, Latents, values)
         variance = torch.full_like(values, std**2) if std > 0 else 0.0
@@ -186,73 +187,62 @@ def _gradients(view: View) -> dict[int, Tensor]:
     return found
 
 
-def _undo_clip(
-    before: Tensor,
-    after: Tensor,
-    gradient: Tensor,
-    optimizer: UserOptimizer,
-    kept: bool,
-    ones: float,
-    clip: KnownClip,
-    std: float | Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Undo a clip on weights or on their change; return weights [P, F, D] and the deviation of their error [P, 1, 1].
+@dataclass(frozen=True)
+class UserStep:
+    """One step of P users.
 
-    Args:
+    Attributes:
         before: weights before the step [P, F, D], or [1, F, D].
-        after: weights as uploaded [P, F, D].
-        gradient: [P, D].
+        after: weights after it, as the observer has them [P, F, D].
+        gradient: of the latents [P, D].
         kept: whether Adam's bias corrections apply.
-        ones: typical number of ones of a row.
-        std: standard deviation of the noise on ``after``.
+        std: standard deviation of the error of ``after``, of all or of each user [P, 1, 1].
     """
+
+    before: Tensor
+    after: Tensor
+    gradient: Tensor
+    optimizer: UserOptimizer
+    kept: bool
+    std: float | Tensor
+
+
+def _undo_clip(step: UserStep, ones: float, clip: KnownClip) -> UserStep:
+    """Return ``step`` without a clip on its weights or on their change; rows have ``ones`` ones, typically."""
+    before, after, optimizer = step.before, step.after, step.optimizer
     whole = (after * before).sum((1, 2), keepdim=True) / before.square().sum((1, 2), keepdim=True)
     # Below 1 the defense clipped the weights, not their change.
     whole = torch.where(whole < _SHORTENED, whole, 1.0).clamp(min=1e-3)
     change = before - after / whole
     decay = (optimizer.weight_decay * before).expand_as(change)
-    moves = [decay, decay + gradient[:, None]]
+    moves = [decay, decay + step.gradient[:, None]]
     if optimizer.adam:
-        moves = [first_adam_step(v, kept) for v in moves]
+        moves = [first_adam_step(v, step.kept) for v in moves]
     share = ones / before.shape[1]
     squares = ((1 - share) * moves[0].square() + share * moves[1].square()).sum((1, 2)) * optimizer.learning_rate**2
     factor, rest = (v.view(-1, 1, 1) for v in clip.effect(squares, before[0].numel()))
     factor = torch.where(whole < 1, 1.0, factor)
-    return before - change / factor, (std**2 + torch.where(whole < 1, 0.0, rest)).sqrt() / (whole * factor)
+    std = (step.std**2 + torch.where(whole < 1, 0.0, rest)).sqrt() / (whole * factor)
+    return replace(step, after=before - change / factor, std=std)
 
 
-def _row_estimates(
-    before: Tensor,
-    after: Tensor,
-    gradient: Tensor,
-    optimizer: UserOptimizer,
-    kept: bool,
-    std: float | Tensor,
-    kind: FeatureKind,
-) -> tuple[Tensor, Tensor]:
-    """Return estimates of the rows and their precisions, both [P, F].
-
-    Args:
-        before: weights before the step [P, F, D], or [1, F, D].
-        after: weights after it [P, F, D].
-        gradient: [P, D].
-        kept: whether Adam's bias corrections apply.
-        std: standard deviation of the error of ``after``.
-    """
-    step = (before - after) / optimizer.learning_rate
-    error = (_ROUNDING * torch.maximum(before.abs(), after.abs()) + std) / optimizer.learning_rate
+def _row_estimates(step: UserStep, kind: FeatureKind) -> tuple[Tensor, Tensor]:
+    """Return estimates of the rows and their precisions, both [P, F]."""
+    before, after, optimizer, kept = step.before, step.after, step.optimizer, step.kept
+    moved = (before - after) / optimizer.learning_rate
+    error = (_ROUNDING * torch.maximum(before.abs(), after.abs()) + step.std) / optimizer.learning_rate
     decay = optimizer.weight_decay * before
-    slope = gradient[:, None].expand_as(step)
+    slope = step.gradient[:, None].expand_as(moved)
     if not optimizer.adam:
-        shown = step - decay
+        shown = moved - decay
     elif kind is FeatureKind.BINARY:  # between the steps that an absent and a present feature would take
         absent, present = (first_adam_step(v, kept) for v in (decay, slope + decay))
-        shown, slope = step - absent, present - absent
+        shown, slope = moved - absent, present - absent
         error = error + _ROUNDING
     else:
-        size = step.abs().clamp(max=1)
+        size = moved.abs().clamp(max=1)
         short = 1 - size  # eps / (|v| + eps)
-        shown = step.sign() * _EPSILON * size / short.clamp(min=1e-12) - decay
+        shown = moved.sign() * _EPSILON * size / short.clamp(min=1e-12) - decay
         error = (error + _BIAS_CORRECTION * kept) * _EPSILON / short.square().clamp(min=1e-24)
         slope = torch.where(short > _RESOLVED * (error * short.square() / _EPSILON), slope, 0.0)
     weight = slope / error.square().clamp(min=1e-40)

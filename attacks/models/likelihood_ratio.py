@@ -61,10 +61,8 @@ def offline_score(target: Tensor, shadows: Tensor, members: Tensor) -> Tensor:
     return (target - mean) / spread
 
 
-def relative_score(
-    target: Tensor, references: Tensor, population: Tensor, population_references: Tensor, gamma: float = 1.0
-) -> Tensor:
-    """Return the share of the population that each node beats by ``gamma`` in likelihood ratio [n].
+def relative_score(target: Tensor, references: Tensor, population: Tensor, population_references: Tensor) -> Tensor:
+    """Return the share of the population that each node beats in likelihood ratio [n] (RMIA with gamma 1).
 
     Args:
         target: log probability of every node's label under the attacked model [n].
@@ -74,7 +72,7 @@ def relative_score(
     usual = references.double().logsumexp(0) - math.log(len(references))
     usual_population = population_references.double().logsumexp(0) - math.log(len(references))
     beaten = (population.double() - usual_population).sort().values
-    ratio = target.double() - usual - math.log(gamma)
+    ratio = target.double() - usual
     below = torch.searchsorted(beaten, ratio.contiguous(), side="left").double()
     upto = torch.searchsorted(beaten, ratio.contiguous(), side="right").double()
     return (below + upto) / (2 * len(beaten))

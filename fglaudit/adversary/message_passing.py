@@ -21,6 +21,8 @@ Estimator = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 _LEAST_VARIANCE = 1e-7
 """Below this, float32 products are no longer exact enough to pass on; relative to one measurement of one unit entry."""
+_NEW = 0.7
+"""Share of the new estimate in every sweep; the rest, the old one, damps."""
 
 
 class LinearMaps(Protocol):
@@ -86,7 +88,6 @@ def message_passing(
     estimator: Estimator,
     *,
     sweeps: int,
-    damping: float = 0.7,
 ) -> Posterior:
     """Run ``sweeps`` sweeps.
 
@@ -94,7 +95,6 @@ def message_passing(
         values: y [U, M].
         variance: of the noise on ``values``: [U, M], [M] or a number.
         start: prior means and variances [U, F].
-        damping: share of each new estimate; 1 is no damping.
     """
     energy = measurements.energy
     mean, spread = start
@@ -114,8 +114,8 @@ def message_passing(
         r = mean + tau * measurements.backward(weight * residual)
         new, spread = estimator(r, tau)
         onsager = energy * spread.sum(1, keepdim=True) * weight * residual
-        mean = damping * new + (1 - damping) * mean
-        residual = damping * (values - measurements.forward(new) + onsager) + (1 - damping) * residual
+        mean = _NEW * new + (1 - _NEW) * mean
+        residual = _NEW * (values - measurements.forward(new) + onsager) + (1 - _NEW) * residual
     return Posterior(estimator(r, tau)[0], r, tau)
 
 

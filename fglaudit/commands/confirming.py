@@ -16,9 +16,7 @@ from rich.console import Console
 from fglaudit.errors import FglauditError
 from fglaudit.execution.display import say
 from fglaudit.execution.engine import Engine
-from fglaudit.execution.run_cell import run_cell
 from fglaudit.execution.run_folder import CONFIRMED
-from fglaudit.execution.worker import Runner
 from fglaudit.finding import CellRecord
 from fglaudit.reports.choice import chosen, seeds_for
 from fglaudit.reports.records import Run, load_run
@@ -38,7 +36,6 @@ def confirm_chosen(
     engine: Engine,
     device: str,
     console: Console,
-    runner: Runner = run_cell,
     *,
     seeds: int = 1,
     secret: bool = False,
@@ -77,7 +74,6 @@ def confirm_chosen(
             engine,
             device,
             console,
-            runner,
             secret=secret,
         )
     return write_outputs(directory), records

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import networkx as nx
@@ -51,7 +52,7 @@ def graph_from(source: Any, name: str = "graph", split_index: int = 0) -> tuple[
         FglauditError: it is none of these, or breaks a rule of own graphs.
     """
     if isinstance(source, Graph):
-        return source, ()
+        return replace(source, x=source.x.float()), ()  # in the precision of weights, as from every other source
     if isinstance(source, nx.Graph):
         arrays, unused = _networkx_arrays(source), _networkx_unused(source)
     elif isinstance(source, Mapping):

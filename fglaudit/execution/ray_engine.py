@@ -87,60 +87,88 @@ class RayEngine(Engine):
         found = {"CPU": float(self.threads), "GPU": self.gpus, "memory": float(int(self.memory * 2**30))}
         return {name: amount for name, amount in found.items() if amount}
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """What Ray is told of every cell's task."""
+        options: dict[str, Any] = {"num_cpus": self.threads, "max_retries": 0}
+        options |= {"num_gpus": self.gpus, "max_calls": 1} if self.gpus else {}
+        return options | ({"memory": int(self.needs["memory"])} if self.memory else {})
+
     def run(self, tasks: Sequence[Task], runner: Runner, listener: Listener) -> None:
         ray = import_ray()
         ray.init(address=self.address or "local", log_to_driver=False)
         try:
             _check_room(ray, self.needs)
-            options: dict[str, Any] = {"num_cpus": self.threads, "max_retries": 0}
-            options |= {"num_gpus": self.gpus, "max_calls": 1} if self.gpus else {}
-            options |= {"memory": int(self.needs["memory"])} if self.memory else {}
-            remote = ray.remote(**options)(_ray_compute)
-            rounds = ray.remote(num_cpus=0, max_restarts=-1)(Rounds).remote()
-            waiting, running = deque(enumerate(tasks)), dict[Any, _Submitted]()
-            attempts = itertools.count()
-            begun: Counter[int] = Counter()
-            while waiting or running:
-                while waiting and len(running) < self.jobs:
-                    number, task = waiting.popleft()
-                    if not begun[number]:
-                        if not listener.wanted(task):
-                            continue
-                        listener.started(task)
-                    begun[number] += 1
-                    attempt = next(attempts)
-                    handle = remote.remote(task, attempt, rounds, runner, self.threads, registry.loaded_files())
-                    running[handle] = _Submitted(number, attempt, task)
-                if not running:
-                    break
-                done, _ = ray.wait(list(running), num_returns=1, timeout=CHECK_SECONDS)
-                now = time.monotonic()
-                _note_begun(ray, rounds, running.values(), now)
-                computed = [(h, cell, now - cell.began) for h, cell in running.items() if cell.began is not None]
-                for handle, cell, seconds in computed:
-                    overdue = self.cell_timeout is not None and seconds > self.cell_timeout
-                    if overdue and not cell.late and handle not in done:
-                        cell.late = True
-                        ray.cancel(handle, force=True)
-                listener.checked([Running(cell.task, seconds) for _, cell, seconds in computed])
-                for handle in done:
-                    cell = running.pop(handle)
-                    number, task = cell.number, cell.task
-                    try:
-                        outcome = ray.get(handle)
-                    except ray.exceptions.RayError as error:  # the worker died, or was ended
-                        if not cell.late and begun[number] <= RETRIES and _is_lost(ray, error):
-                            _clear(task)
-                            waiting.append((number, task))
-                            continue
-                        if task.spool is not None:  # its process could not remove the messages itself
-                            remove_tree(task.spool)
-                        doing = phase(_reached(ray, rounds, cell.attempt))
-                        late_reason = too_long(self.cell_timeout or 0, doing)
-                        outcome = Failure(late_reason if cell.late else _lost(ray, error, doing, task))
-                    listener.finished(task, failed(task, outcome.reason) if isinstance(outcome, Failure) else outcome)
+            _Submissions(ray, self, runner, listener).compute(tasks)
         finally:
             ray.shutdown()
+
+
+class _Submissions:
+    """The cells of one run: those that wait here, and those that Ray has."""
+
+    def __init__(self, ray: Any, engine: RayEngine, runner: Runner, listener: Listener) -> None:
+        self.ray, self.engine, self.runner, self.listener = ray, engine, runner, listener
+        self.remote = ray.remote(**engine.options)(_ray_compute)
+        self.rounds = ray.remote(num_cpus=0, max_restarts=-1)(Rounds).remote()
+        self.waiting: deque[tuple[int, Task]] = deque()
+        self.running: dict[Any, _Submitted] = {}
+        self.attempts = itertools.count()
+        self.begun: Counter[int] = Counter()
+
+    def compute(self, tasks: Sequence[Task]) -> None:
+        """Compute ``tasks``, as many at a time as the engine has jobs."""
+        self.waiting.extend(enumerate(tasks))
+        while True:
+            self._submit()
+            if not self.running:  # nothing waits either, or it would have been submitted
+                return
+            done, _ = self.ray.wait(list(self.running), num_returns=1, timeout=CHECK_SECONDS)
+            self._check(done)
+            for handle in done:
+                self._collect(handle)
+
+    def _submit(self) -> None:
+        while self.waiting and len(self.running) < self.engine.jobs:
+            number, task = self.waiting.popleft()
+            if not self.begun[number]:
+                if not self.listener.wanted(task):
+                    continue
+                self.listener.started(task)
+            self.begun[number] += 1
+            attempt = next(self.attempts)
+            threads, files = self.engine.threads, registry.loaded_files()
+            handle = self.remote.remote(task, attempt, self.rounds, self.runner, threads, files)
+            self.running[handle] = _Submitted(number, attempt, task)
+
+    def _check(self, done: Sequence[Any]) -> None:
+        """Tell the listener how long cells have been computed, and end those that take too long."""
+        now, limit = time.monotonic(), self.engine.cell_timeout
+        _note_begun(self.ray, self.rounds, self.running.values(), now)
+        computed = [(h, cell, now - cell.began) for h, cell in self.running.items() if cell.began is not None]
+        for handle, cell, seconds in computed:
+            if limit is not None and seconds > limit and not cell.late and handle not in done:
+                cell.late = True
+                self.ray.cancel(handle, force=True)
+        self.listener.checked([Running(cell.task, seconds) for _, cell, seconds in computed])
+
+    def _collect(self, handle: Any) -> None:
+        """Hand on what came of a cell; let it wait again where its worker or machine was lost."""
+        cell = self.running.pop(handle)
+        task = cell.task
+        try:
+            outcome = self.ray.get(handle)
+        except self.ray.exceptions.RayError as error:  # the worker died, or was ended
+            if not cell.late and self.begun[cell.number] <= RETRIES and _is_lost(self.ray, error):
+                _clear(task)
+                self.waiting.append((cell.number, task))
+                return
+            if task.spool is not None:  # its process could not remove the messages itself
+                remove_tree(task.spool)
+            doing = phase(_reached(self.ray, self.rounds, cell.attempt))
+            late_reason = too_long(self.engine.cell_timeout or 0, doing)
+            outcome = Failure(late_reason if cell.late else _lost(self.ray, error, doing, task))
+        self.listener.finished(task, failed(task, outcome.reason) if isinstance(outcome, Failure) else outcome)
 
 
 def check_share(option: str, amount: float) -> None:

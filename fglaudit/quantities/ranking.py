@@ -15,18 +15,18 @@ RESAMPLES = 1000
 DRAWN_AT_ONCE = 2**22
 
 
-def placements(positive: Tensor, negative: Tensor, *, rest: int = 0, rest_score: float = float("-inf")) -> Tensor:
+def placements(positive: Tensor, negative: Tensor, *, rest: int = 0) -> Tensor:
     """Return for every positive score [P] the share of negatives below it, ties counted half: their mean is the AUC.
 
     Args:
         negative: scores of the negatives that were listed [N].
-        rest: number of further negatives, all with ``rest_score``.
+        rest: number of further negatives, all with score -inf.
     """
     order = negative.sort().values
     below = torch.searchsorted(order, positive, side="left")
     upto = torch.searchsorted(order, positive, side="right")
     wins = (below + upto).double() / 2
-    wins = wins + rest * ((positive > rest_score).double() + (positive == rest_score).double() / 2)
+    wins = wins + rest * ((positive > -torch.inf).double() + (positive == -torch.inf).double() / 2)
     return wins / (len(negative) + rest)
 
 
@@ -37,21 +37,20 @@ def against(positive: Tensor, negative: Tensor, clusters: Tensor) -> Negatives:
     return Negatives(values, clusters, weights, torch.zeros(len(values), dtype=torch.long))
 
 
-def found_at(
-    positive: Tensor, negative: Tensor, rate: float, *, rest: int = 0, rest_score: float = float("-inf")
-) -> Tensor:
+def found_at(positive: Tensor, negative: Tensor, rate: float, *, rest: int = 0) -> Tensor:
     """Return for every positive [P] whether it scores above all but the share ``rate`` of the negatives, as 0 or 1.
 
-    ``negative`` [N] are the listed scores, ``rest`` further negatives have ``rest_score``. Where the threshold falls
+    ``negative`` [N] are the listed scores, ``rest`` further negatives have score -inf. Where the threshold falls
     into a tie, the tied positives count by the share of the tied negatives that may still pass.
     """
     allowed = rate * (len(negative) + rest)
     order = negative.sort(descending=True).values
-    threshold = (
-        float(order[int(allowed)].item()) if allowed < len(order) else rest_score if rest else float(order[-1].item())
-    )
-    above = int((negative > threshold).sum().item()) + rest * (rest_score > threshold)
-    tied = int((negative == threshold).sum().item()) + rest * (rest_score == threshold)
+    if allowed < len(order):
+        threshold = float(order[int(allowed)].item())
+    else:
+        threshold = -torch.inf if rest else float(order[-1].item())
+    above = int((negative > threshold).sum().item())
+    tied = int((negative == threshold).sum().item()) + rest * (threshold == -torch.inf)
     share = min(1.0, max(0.0, (allowed - above) / tied)) if tied else 0.0
     return (positive > threshold).double() + share * (positive == threshold).double()
 

@@ -76,37 +76,37 @@ def advantage_exceeds_zero(paired: PairedClusters, *, tail: float = TAIL) -> boo
     )
 
 
-def clusters_needed(bound: float, targets: int, *, tail: float = TAIL) -> int:
+def clusters_needed(bound: float, targets: int) -> int:
     """Return how many clusters of ``targets`` each without a single hit bring the upper limit down to ``bound``.
 
     Any hit takes more. So this is what a verdict "held" needs at the least.
     """
     if not 0 < bound < 1:
         raise FglauditError(f"a bound on a rate lies between 0 and 1; got {bound}")
-    return max(MIN_CLUSTERS, math.ceil(_times(np.array([float(targets)]), bound, tail)))
+    return max(MIN_CLUSTERS, math.ceil(_times(np.array([float(targets)]), bound)))
 
 
-def clusters_like(targets: Floats, bound: float, *, tail: float = TAIL) -> int:
+def clusters_like(targets: Floats, bound: float) -> int:
     """Return :func:`clusters_needed` for clusters of sizes that are spread as ``targets`` [C] are."""
-    return max(MIN_CLUSTERS, math.ceil(len(targets[targets >= 1]) * _times(targets, bound, tail)))
+    return max(MIN_CLUSTERS, math.ceil(len(targets[targets >= 1]) * _times(targets, bound)))
 
 
-def seeds_needed(bound: float, targets: Floats, seeds: int, *, tail: float = TAIL) -> int:
+def seeds_needed(bound: float, targets: Floats, seeds: int) -> int:
     """Return how many seeds in all a verdict "held" at ``bound`` needs at the least, each with a partition of its own.
 
     Args:
         targets: of the clusters that ``seeds`` seeds gave [C].
     """
     few = math.ceil(MIN_CLUSTERS * seeds / max(1, len(targets[targets >= 1])))
-    return max(few, math.ceil(seeds * _times(targets, bound, tail)))
+    return max(few, math.ceil(seeds * _times(targets, bound)))
 
 
-def _times(targets: Floats, bound: float, tail: float) -> float:
+def _times(targets: Floats, bound: float) -> float:
     """How many times as many clusters as these bring the upper limit without a hit down to ``bound``."""
     sizes, clusters = np.unique(targets[targets >= 1].astype(np.int64), return_counts=True)
     if len(sizes) == 0:
         raise FglauditError("no cluster has targets, so no number of seeds will do; widen the observer or the split")
-    return math.log(tail) / float(np.dot(log_no_hit(sizes, bound, CORRELATION), clusters))
+    return math.log(TAIL) / float(np.dot(log_no_hit(sizes, bound, CORRELATION), clusters))
 
 
 def _loss(paired: PairedClusters, tail: float) -> tuple[float, float, float]:

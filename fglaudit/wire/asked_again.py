@@ -100,32 +100,24 @@ class AskedAgain:
         twin = self._twin
         assert twin is not None
         if sum(value.numel() for value in given.values()) > MOST_ASKED:
-            twin.lost()
-            return hook(self.session, given, rng)[0], _all(asked, "too many values to ask for its noise again")
+            return self._once(hook, given, rng, asked, "too many values to ask for its noise again")
         if not asked:
             kept = {name: own(value) for name, value in given.items()}
             drawn = copied(rng)
             made, left = hook(self.session, given, rng)
             return made, twin.beside(hook, given, kept, left, stated, drawn)
         if (kind := copies_itself(self.session)) is not None:
-            twin.lost()
             why = f"its session holds a {kind}, which has a say in how it is copied, so no copy can be asked"
-            return hook(self.session, given, rng)[0], _all(asked, why)
+            return self._once(hook, given, rng, asked, why)
         try:
             first_asked = [about for about in asked if about.target not in self._drawn]
             before = copy.deepcopy(self.session)
             copies = [copy.deepcopy(self.session) for _ in range(2 + self._more(asked, given))]
             twins = [twin.copied(self.session), twin.copied(self.session)]
         except Exception as error:  # whatever a session holds
-            twin.lost()
             why = f"its session cannot be copied ({type(error).__name__}), so its noise cannot be asked for again"
-            return hook(self.session, given, rng)[0], _all(asked, why)
-        kept = {name: own(value) for name, value in given.items()}
-        fixed = {about.name for about in stated if not about.comparable}
-        other = {
-            name: own(value) if name in fixed else _other(value, split(copied(rng), name))
-            for name, value in given.items()
-        }
+            return self._once(hook, given, rng, asked, why)
+        kept, other = {name: own(value) for name, value in given.items()}, _others(given, stated, rng)
         # All are copies, in any order: a session that knows which of them is the run's own is another one to each.
         seeds = [copied(rng), split(copied(rng), "asked again"), copied(rng), copied(rng)]
         seeds += [split(copied(rng), f"asked again {number}") for number in range(len(copies) - 2)]
@@ -152,6 +144,14 @@ class AskedAgain:
             twice = of_few(before, (hook, kept), first_asked, rng, self.spending) or {}
         found |= {target: why for target, why in twice.items() if target not in found}
         return live[0], found
+
+    def _once(
+        self, hook: Hook, given: Values, rng: torch.Generator, asked: Sequence[Stated], why: str
+    ) -> tuple[Any, dict[Target, str]]:
+        """Call the session alone, and say of everything ``asked`` about why it is not asked again."""
+        assert self._twin is not None
+        self._twin.lost()
+        return hook(self.session, given, rng)[0], _all(asked, why)
 
     def _wrong(self, about: Stated, kept: Values, other: Values, left: Sequence[Values]) -> str | None:
         """Return what is wrong with what is drawn for one target, or None.
@@ -234,6 +234,14 @@ class AskedAgain:
         wanted = max((2 * shape[0] // max(1, shape[1:].numel()) + 2 for shape in shapes), default=0)
         slow = not all(about.comparable for about in asked)  # samples are projected out of each draw
         return min(most, FEWEST_DRAWS if slow else MOST_DRAWS, max(4, wanted) if slow else MOST_DRAWS)
+
+
+def _others(given: Values, stated: Sequence[Stated], rng: torch.Generator) -> Values:
+    """Return other values in the places of ``given``, but for those that are not comparable, which stay."""
+    fixed = {about.name for about in stated if not about.comparable}
+    return {
+        name: own(value) if name in fixed else _other(value, split(copied(rng), name)) for name, value in given.items()
+    }
 
 
 def _in_any_order(

@@ -33,7 +33,7 @@ LARGEST_R = 2.0
 Masked = MaskedMatrices | MaskedVectors
 
 
-def node_bytes(size: int, features: int, variant: type[Masked], element: int = 4) -> int:
+def node_bytes(size: int, features: int, variant: type[Masked]) -> int:
     """Return the wire bytes of one node's message with neighbourhood size b = ``size``.
 
     They are the paper's (M1 and M2, all features) plus 8 for the node's id.
@@ -43,7 +43,7 @@ def node_bytes(size: int, features: int, variant: type[Masked], element: int = 4
         numbers = 2 * features * width**2 + width + width * features
     else:
         numbers = 3 * width * features + width**2 + width
-    return 8 + element * numbers
+    return 8 + 4 * numbers
 
 
 def degree_batches(

@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from fglaudit.errors import unknown
 from fglaudit.graph import ClientGraph
-from fglaudit.protocols.fedgt.ppr import EXACT_UP_TO, largest_scores
+from fglaudit.protocols.fedgt.ppr import largest_scores
 
 STRATEGIES = ("ppr", "graphsage", "attribute", "neighbors")
 ROWS_AT_ONCE = 2048
@@ -83,7 +83,6 @@ def find_candidates(
     width: int,
     restart: float,
     rng: torch.Generator,
-    exact_up_to: int = EXACT_UP_TO,
 ) -> Candidates:
     """Return at most ``width`` candidates per node, nodes and scores [K, n, width], padded to the largest client.
 
@@ -102,7 +101,7 @@ def find_candidates(
     for k, client in enumerate(clients):
         count = len(client.nodes)
         if strategy == "ppr":
-            found = largest_scores(client.edge_index, count, restart, width, exact_up_to=exact_up_to)
+            found = largest_scores(client.edge_index, count, restart, width)
         elif strategy in ("graphsage", "neighbors"):
             found = _near(client.edge_index, count, width, rng, two_hops=strategy == "graphsage")
         else:
