@@ -135,7 +135,7 @@ def _judged(
         device=device,
         quick=not empirical,
     )
-    return verdict, after_unstated(fields, wire.unstated)
+    return verdict, after_unstated(fields, wire.unstated, wire.counted)
 
 
 def _description(protocol: FederatedProtocol, defense: Defense, seed: int) -> dict[str, Any]:
