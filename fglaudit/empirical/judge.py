@@ -95,7 +95,8 @@ def judge(
         audits.append(Audit("fields", Outcome.UNTESTED, why))
         return verdict_of(promise, accounted, audits, left=copies), unreplayed_states(counted, sealed, why)
     sealing = seals()
-    audits += [foreign_audit(seen, accounted), sensitivity_audit(seen), fields_audit(seen, promise, sealed), *sealing]
+    fields = fields_audit(seen, promise, sealed, counted)
+    audits += [foreign_audit(seen, accounted), sensitivity_audit(seen), fields, *sealing]
     if isinstance(accounted, Accounted):
         audits += _replayed(protocol, graph, defense, facts, promise, accounted, seed=seed, device=device)
     left = copies + _uncovered(seen, promise, sealed)

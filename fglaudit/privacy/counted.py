@@ -21,6 +21,7 @@ class Sent:
         repeats: over all rounds, the most messages of a round with the same sender, receiver and node, added up.
         numbers: most floating-point numbers in one entry of a message.
         fields: names of the floating-point fields.
+        to_server, to_clients: who received it.
     """
 
     payload: str
@@ -31,6 +32,8 @@ class Sent:
     repeats: int = 0
     numbers: int = 0
     fields: tuple[str, ...] = ()
+    to_server: bool = False
+    to_clients: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,10 @@ class Counted:
         """Return what was counted of a payload; zeros if it was never sent from there."""
         found = (sent for sent in self.sent if sent.payload == payload and sent.by_server is by_server)
         return next(found, Sent(payload, by_server))
+
+    def among_clients(self, payload: str) -> bool:
+        """Return whether clients sent it to one another; such messages never reach the server."""
+        return self.of(payload, by_server=False).to_clients
 
     def passes(self, losses: tuple[int, ...]) -> int | None:
         """Return how often training went through its ``losses`` [K], at least; None where these are not known."""

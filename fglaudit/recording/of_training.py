@@ -140,7 +140,7 @@ def _judged(
         facts=wire.facts,
         promise=guarantee,
     )
-    return verdict, after_unstated(fields, wire.unstated)
+    return verdict, after_unstated(fields, wire.unstated, wire.counted)
 
 
 def _description(protocol: FederatedProtocol, defense: Defense, seed: int) -> dict[str, Any]:

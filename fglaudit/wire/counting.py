@@ -72,7 +72,14 @@ class Counter:
         if key not in self._round:
             self._round[key] = (batch.round, [], [])
             known = replace(known, rounds=known.rounds + 1)
-        self._sent[key] = replace(known, numbers=numbers, fields=fields)
+        to_server = batch.receivers[chosen] == SERVER
+        self._sent[key] = replace(
+            known,
+            numbers=numbers,
+            fields=fields,
+            to_server=known.to_server or bool(to_server.any()),
+            to_clients=known.to_clients or not bool(to_server.all()),
+        )
         if self._exact and not any(v.is_meta for v in values.values()):
             _, senders, entries = self._round[key]
             senders.append(batch.senders[chosen][:1] if self._alike(plain, by_server) else batch.senders[chosen])

@@ -14,13 +14,15 @@ from fglaudit.guarantees import Audit, FieldState, Outcome
 from fglaudit.interfaces import Guarantee
 from fglaudit.payloads import Payload
 from fglaudit.privacy.accounted import Accounted
-from fglaudit.privacy.counted import Counted
+from fglaudit.privacy.counted import Counted, Sent
 
 SERVER_SIDE, CLIENT_SIDE = "server", "clients"
 """Who receives a field: what clients send the server receives, and the other way round."""
 EVERYBODY = ""
 _SEES = {SERVER_SIDE: ("server", "wire"), CLIENT_SIDE: ("client", "wire")}
 """By the side that receives a field, what is in the names of observers that see it."""
+_WAYS = {SERVER_SIDE: ("up",), CLIENT_SIDE: ("down",)}
+"""By the side that receives a field, the directions in which facts about it are stated."""
 NO_VALUES = (PRESENCE, "nodes", "node")
 """Fields that say who sends what of which node."""
 REPORT = "report"
@@ -46,10 +48,9 @@ def unreplayed_states(
     hidden = _sealing_words(sealing) if sealing else f"claimed: {why}"
     found = []
     for sent in counted.sent:
-        side = CLIENT_SIDE if sent.by_server else SERVER_SIDE
         for name in sent.fields:
             words = ("sealed", hidden) if sent.payload in sealed else ("nothing", f"sent in the clear; {why}")
-            found.append(FieldState(side, sent.payload, name, *words))
+            found += [FieldState(side, sent.payload, name, *words) for side in _sides(sent)]
     return tuple(found)
 
 
@@ -75,8 +76,10 @@ def field_states(
     reached = set(kinds(seen.trace.batches)) | {(p, b, PRESENCE) for p, b, _ in kinds(seen.trace.batches)}
     found = []
     for kind in listed:
-        state, reason = _state(kind, kind in reached, seen, accounted, promise, sealed, hidden)
-        found.append(FieldState(CLIENT_SIDE if kind[1] else SERVER_SIDE, kind[0], kind[2], state, reason))
+        trusted = _trusted(promise, counted, *kind[:2])
+        state, reason = _state(kind, kind in reached, seen, accounted, trusted, sealed, hidden)
+        sides = _sides(counted.of(kind[0], by_server=kind[1]))
+        found += [FieldState(side, kind[0], kind[2], state, reason) for side in sides]
     words = (
         ("nothing", "reported accuracies move when a record is replaced")
         if seen.accuracy
@@ -88,18 +91,38 @@ def field_states(
     return (*found, FieldState("", REPORT, "accuracy", *words))
 
 
-def after_unstated(states: Sequence[FieldState], unstated: Sequence[Unstated]) -> tuple[FieldState, ...]:
+def after_unstated(
+    states: Sequence[FieldState], unstated: Sequence[Unstated], counted: Counted | None = None
+) -> tuple[FieldState, ...]:
     """Return ``states`` with those fields open to which the defense does what no fact explains: whatever was found out
-    about them, what they carry then is not known."""
+    about them, what they carry then is not known.
+
+    Args:
+        counted: on the wire of the run; what clients send one another leaves them on the way up.
+    """
     fields = [change.target for change in unstated if isinstance(change.target, Field)]
     found = []
     for state in states:
-        direction = {SERVER_SIDE: "up", CLIENT_SIDE: "down"}.get(state.observer)
+        ways: tuple[str | None, ...] = _WAYS.get(state.observer, (None,))
+        if state.observer == CLIENT_SIDE and counted is not None and counted.among_clients(state.payload):
+            ways += ("up",)
         value = state.field not in NO_VALUES
-        if value and any(target.meets(state.payload, state.field, direction) for target in fields):
+        if value and any(target.meets(state.payload, state.field, way) for target in fields for way in ways):
             state = replace(state, state="unexamined", reason=f"{UNSTATED}: done to it is something that is not stated")
         found.append(state)
     return tuple(found)
+
+
+def _sides(sent: Sent) -> tuple[str, ...]:
+    """Return who received a payload: what clients send one another never reaches the server."""
+    received = {SERVER_SIDE: sent.to_server, CLIENT_SIDE: sent.to_clients}
+    usual = CLIENT_SIDE if sent.by_server else SERVER_SIDE
+    return tuple(side for side, got in received.items() if got) or (usual,)
+
+
+def _trusted(promise: Guarantee, counted: Counted, payload: str, by_server: bool) -> bool:
+    """Return whether a payload goes to a trusted server alone."""
+    return promise.server_trusted and not by_server and not counted.among_clients(payload)
 
 
 def unchecked_state(why: str) -> FieldState:
@@ -123,7 +146,7 @@ def _state(
     reached: bool,
     seen: Examined,
     accounted: Accounted | str,
-    promise: Guarantee,
+    trusted: bool,
     sealed: Collection[str],
     hidden: str,
 ) -> tuple[str, str]:
@@ -134,7 +157,6 @@ def _state(
     if kind in seen.same.fields:
         return "unexamined", "differs between two replays with equal draws, so what moves it cannot be told"
     if (why := seen.moved.get(kind)) is not None:
-        trusted = promise.server_trusted and not by_server
         return "nothing", f"moves with {why}" + ("; the server is trusted with it" if trusted else "")
     parts = accounted.mechanisms if isinstance(accounted, Accounted) else ()
     for part in parts:
@@ -160,13 +182,13 @@ def _is_value(payload: str, name: str, seen: Examined) -> bool:
     return kind is not None and name not in NO_VALUES
 
 
-def fields_audit(seen: Examined, promise: Guarantee, sealed: Collection[str]) -> Audit:
+def fields_audit(seen: Examined, promise: Guarantee, sealed: Collection[str], counted: Counted) -> Audit:
     """Return whether a field that the guarantee is about moves with a record and nothing covers it."""
     name = "fields"
     open_ = [
         (payload, by_server, field)
         for payload, by_server, field in seen.moved
-        if not (promise.server_trusted and not by_server)
+        if not _trusted(promise, counted, payload, by_server)
         and not (payload in sealed and _is_value(payload, field, seen))
     ]
     if open_:
