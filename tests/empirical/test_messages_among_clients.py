@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from fglaudit.empirical.examined import Examined
-from fglaudit.empirical.field_states import CLIENT_SIDE, SERVER_SIDE, after_unstated, fields_audit, unreplayed_states
-from fglaudit.empirical.forced_replay import Trace
-from fglaudit.empirical.moves import Moves
+from fglaudit.empirical.fields.examined import Examined
+from fglaudit.empirical.fields.forced_replay import Trace
+from fglaudit.empirical.fields.moves import Moves
+from fglaudit.empirical.fields.states import CLIENT_SIDE, SERVER_SIDE, after_unstated, fields_audit, unreplayed_states
 from fglaudit.facts import Field, Unstated
 from fglaudit.guarantees import Outcome
 from fglaudit.interfaces import Guarantee
