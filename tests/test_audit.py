@@ -178,6 +178,22 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"clients": 31}, "31 clients for the 30 nodes"),
     ({"split": "public"}, "public"),
     ({"device": "gpu"}, "gpu"),
+    ({"observers": []}, "a list, one at least"),
+    ({"observers": 3}, "observers are a list"),
+    ({"observers": [3]}, "observers are a list"),
+    ({"attacks": []}, "a list, one at least"),
+    ({"attacks": None}, "a list, one at least"),
+    ({"seeds": "01"}, "all whole numbers; got '01'"),
+    ({"seeds": [0.5]}, "all whole numbers"),
+    ({"seeds": [0, 0]}, "entries must differ"),
+    ({"seeds": [-1]}, "0 or more"),
+    ({"partition": "metis"}, "must be a fglaudit.partition.PartitionSpec; got 'metis'"),
+    ({"partition": {}}, "must be a fglaudit.partition.PartitionSpec"),
+    ({"split": 3}, "split must be text; got 3"),
+    ({"device": None}, "device must be text; got None"),
+    ({"name": None}, "name must be text"),
+    ({"clients": True}, "clients must be a whole number; got True"),
+    ({"empirical": "no"}, "empirical must be true or false; got 'no'; write false"),
 ]
 
 
