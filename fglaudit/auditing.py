@@ -23,6 +23,7 @@ from fglaudit.files import plain_words
 from fglaudit.finding import COLUMNS, CellRecord, Finding, Status
 from fglaudit.graph import Graph
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
+from fglaudit.nn.torch_settings import check_torch_settings
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
 from fglaudit.recording import NotApplicableError, record
@@ -157,6 +158,7 @@ def audit(
         FglauditError: a name, a value or the graph breaks a rule, or the defense does not serve the protocol.
         AuditInterrupted: Ctrl-C, or the notebook's stop button, once a seed is finished; its ``report`` has those.
     """
+    check_torch_settings()
     _check_lists(seeds, observers, attacks)
     _check_types(clients, partition, split, device=device, name=name, empirical=empirical)
     spec, whole, notes = _dataset(graph, name, split)

@@ -226,3 +226,24 @@ def test_an_attack_is_listed_once() -> None:
     twice = [{"name": "maximum-a-posteriori", "rounds": rounds} for rounds in (2, 8)]
     with pytest.raises(FglauditError, match=r"attacks\[1\].* is attacks\[0\] already"):
         fglaudit.audit(arrays(), protocol=FEDGCN, observers=["client:0"], attacks=twice)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        (torch.no_grad(), "gradients must be on; got no_grad"),
+        (torch.inference_mode(), "gradients must be on"),
+        (torch.autocast("cpu"), "autocast must be off"),
+        (torch.device("meta"), "default device must be the CPU; got meta; call"),
+    ],
+)
+def test_torch_set_to_compute_otherwise_is_refused(changed: Any, told: str) -> None:
+    given = arrays()
+    with changed, pytest.raises(FglauditError, match=told):
+        fglaudit.audit(given, protocol=FEDGCN, clients=2, observers=["server"])
+
+
+def test_another_default_type_of_numbers_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_default_dtype", lambda: torch.float64)
+    with pytest.raises(FglauditError, match=r"default dtype must be float32; got torch\.float64; call"):
+        fglaudit.audit(arrays(), protocol=FEDGCN, clients=2, observers=["server"])
