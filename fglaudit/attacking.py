@@ -21,6 +21,7 @@ from fglaudit.facts import Additive, Fact, Field, Randomised, kind_of
 from fglaudit.finding import ADAPTED, LEARNED, OTHERS, SEALED, Finding, Status
 from fglaudit.guarantees import Word
 from fglaudit.interfaces import SERVER_TRUSTED, Attack
+from fglaudit.nn.torch_settings import check_torch_settings
 from fglaudit.observers import ObserverSpec, expand
 from fglaudit.payloads import Ciphertexts
 from fglaudit.recording import Recording
@@ -55,8 +56,9 @@ def run_attacks(
         self_tests: whether attacks prove themselves, without which nothing may be reported of them.
 
     Raises:
-        FglauditError: an observer knows what was not recorded.
+        FglauditError: an observer knows what was not recorded, or torch is set to compute otherwise.
     """
+    check_torch_settings()
     device = device or torch.device("cpu")
     outputs, blind = [], BlindViews()
     for spec in observers:

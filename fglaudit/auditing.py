@@ -6,6 +6,7 @@ import dataclasses
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,14 @@ from fglaudit import registry
 from fglaudit.conformance.of_runs import checked
 from fglaudit.datasets.from_memory import clients_of, content_digest, graph_from
 from fglaudit.datasets.spec import DatasetSpec
-from fglaudit.errors import FglauditError, printable
+from fglaudit.errors import FglauditError, printable, shown
 from fglaudit.execution.run_cell import attacked
 from fglaudit.execution.saved import store_plan, store_record
+from fglaudit.files import plain_words
 from fglaudit.finding import COLUMNS, CellRecord, Finding, Status
 from fglaudit.graph import Graph
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
+from fglaudit.nn.torch_settings import check_torch_settings
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
 from fglaudit.recording import NotApplicableError, record
@@ -32,7 +35,7 @@ from fglaudit.reports.verdict import make_verdict
 from fglaudit.reports.wording import observer_label
 from fglaudit.run import write_outputs
 from fglaudit.suite.cell import Cell
-from fglaudit.suite.checks import check_attacks, check_observers
+from fglaudit.suite.checks import check_attacks, check_observers, check_seeds
 from fglaudit.suite.entries import dataset_spec
 from fglaudit.suite.overrides import dataset_entry, pick_device
 from fglaudit.suite.suite import fitting
@@ -155,7 +158,9 @@ def audit(
         FglauditError: a name, a value or the graph breaks a rule, or the defense does not serve the protocol.
         AuditInterrupted: Ctrl-C, or the notebook's stop button, once a seed is finished; its ``report`` has those.
     """
+    check_torch_settings()
     _check_lists(seeds, observers, attacks)
+    _check_types(clients, partition, split, device=device, name=name, empirical=empirical)
     spec, whole, notes = _dataset(graph, name, split)
     spec, whole, chosen = _split_over(spec, whole, clients, partition)
     watching = tuple(o if isinstance(o, ObserverSpec) else ObserverSpec(tuple(o.split("+"))) for o in observers)
@@ -170,7 +175,7 @@ def audit(
             protocol=built,
             server="honest",
             defense=registry.named("defense", defense, "defense"),
-            seed=seed,
+            seed=int(seed),
             observers=watching,
             attacks=tried,
             empirical=empirical,
@@ -187,17 +192,55 @@ def audit(
 
 
 def _check_lists(seeds: Any, observers: Any, attacks: Any) -> None:
-    """Refuse one value where a list is meant: a text would be read letter by letter.
+    """Refuse what is no list, and one value where a list is meant: a text would be read letter by letter.
 
     Raises:
-        FglauditError: a single seed, observer or attack, or no seed.
+        FglauditError: a single seed, observer or attack, none of them, or seeds that are no such or repeated.
     """
-    if isinstance(seeds, int) or not seeds:
-        raise FglauditError(f"an audit needs a list of seeds, one at least; got {seeds!r}; use e.g. seeds=[0, 1, 2]")
+    if not _listed(seeds) or not all(isinstance(s, Integral) and not isinstance(s, bool) for s in seeds):
+        raise FglauditError(
+            f"an audit needs a list of seeds, one at least, all whole numbers; got {shown(seeds)}; use e.g."
+            " seeds=[0, 1]"
+        )
+    check_seeds(seeds)
     if isinstance(observers, str):
         raise FglauditError(f"observers are a list; got {observers!r}; write observers=[{observers!r}]")
+    if not _listed(observers) or not all(isinstance(one, str | ObserverSpec) for one in observers):
+        raise FglauditError(
+            "observers are a list, one at least, of texts or fglaudit.observers.ObserverSpec; got"
+            f" {shown(observers)}; write e.g. observers=['server']"
+        )
     if isinstance(attacks, str) and attacks != "all":
         raise FglauditError(f'attacks are "all" or a list; got {attacks!r}; write e.g. attacks=[{attacks!r}]')
+    if attacks != "all" and not _listed(attacks):
+        raise FglauditError(
+            f"attacks are \"all\" or a list, one at least; got {shown(attacks)}; write e.g. attacks=['row-space']"
+        )
+
+
+def _listed(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
+
+
+def _check_types(clients: Any, partition: Any, split: Any, **plain: Any) -> None:
+    """Raise :class:`FglauditError` for single values of another type: of each what is wanted, and what was given."""
+    if partition is not None and not isinstance(partition, PartitionSpec):
+        raise FglauditError(
+            f"partition must be a fglaudit.partition.PartitionSpec; got {shown(partition)}; write e.g."
+            " PartitionSpec('dirichlet', 10, 10000.0), or give clients=10 alone"
+        )
+    wanted = {"empirical": bool, "clients": int}
+    given = {
+        **plain,
+        **({} if split is None else {"split": split}),
+        **({"clients": clients} if isinstance(clients, bool) else {}),
+    }
+    for key, value in given.items():
+        kind = wanted.get(key, str)
+        if not isinstance(value, kind) or isinstance(value, bool) != (kind is bool):
+            words = plain_words.kind(kind)
+            fix = plain_words.fix(words, value) or "change it"
+            raise FglauditError(f"{key} must be {words}; got {shown(value)}; {fix}")
 
 
 def _attacks_on(protocol: FederatedProtocol, attacks: str | Sequence[Named | Attack]) -> tuple[Attack, ...]:

@@ -1,13 +1,15 @@
 """The command line: the commands of :mod:`fglaudit.commands`, in the order in which they are needed.
 
 They import heavy modules themselves, so that ``--help``, ``--version`` and ``list`` are quick. Exit codes are those of
-:mod:`fglaudit.execution.exit_code`; 130 where a signal interrupted the command.
+:mod:`fglaudit.execution.exit_code`; 130 where a signal, or who read its output and stopped, interrupted the command.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -32,7 +34,7 @@ from fglaudit.commands.run import run
 from fglaudit.errors import FglauditError
 from fglaudit.execution.exit_code import ExitCode
 from fglaudit.files import plain_words
-from fglaudit.interruption import end_at_once
+from fglaudit.interruption import EXIT, end_at_once
 
 PANELS: dict[str, dict[str, Callable[..., Any]]] = {
     "Audit": {"run": run, "report": report, "compare": compare, "attack": attack, "gate": gate},
@@ -75,14 +77,48 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        raise SystemExit(app(args=arguments, prog_name="fglaudit", standalone_mode=False) or int(ExitCode.DONE))
+        code = _code(arguments, given)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        code = _unwritten(error)
+    raise SystemExit(code)
+
+
+def _code(arguments: Sequence[str] | None, given: Sequence[str]) -> int | str | None:
+    """Run the command that ``arguments`` name, and return its exit code.
+
+    Raises:
+        OSError: what it printed could not be written.
+    """
+    try:
+        return int(app(args=arguments, prog_name="fglaudit", standalone_mode=False) or ExitCode.DONE)
     except FglauditError as error:
         _say(error, given)
-        raise SystemExit(int(ExitCode.INPUT)) from error
     except USAGE as error:
         if said := misuse(error, given):
             _say(FglauditError(said), given)
-        raise SystemExit(int(ExitCode.INPUT)) from error
+    except SystemExit as done:
+        if isinstance(done.__context__, BrokenPipeError):  # typer and rich make it 1, which is the code of failed cells
+            raise done.__context__ from done
+        return done.code
+    return int(ExitCode.INPUT)
+
+
+def _unwritten(error: OSError) -> int:
+    """Return the exit code of a command whose output nobody takes (``| head -1``) or no disk holds."""
+    with contextlib.suppress(OSError):  # what is left in the buffer would be tried again, and complained of, at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        return EXIT
+    print(
+        f"error: what a command prints must be written; standard output gave {error.strerror!r}; free space there, or"
+        " send it elsewhere",
+        file=sys.stderr,
+    )
+    return int(ExitCode.INPUT)
 
 
 def _say(error: FglauditError, arguments: Sequence[str]) -> None:

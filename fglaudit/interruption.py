@@ -51,14 +51,15 @@ def _raise(number: int, frame: FrameType | None) -> None:
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
     """Start child processes in here: Ctrl-C and SIGHUP reach a whole process group, and are the parent's to handle.
+    No signal ends the parent between a child's start and the data that the child waits for.
 
-    The children inherit the block and lift it when they ignore these signals (:func:`leave_to_parent`).
+    The children inherit the block and lift it in :func:`leave_to_parent`.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
     resource_tracker.ensure_running()  # started within the block by the first child, it would lift it
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SHARED)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield
     finally:
@@ -66,11 +67,11 @@ def held_back() -> Iterator[None]:
 
 
 def leave_to_parent() -> None:
-    """In a child process: ignore the signals that its parent handles."""
+    """In a child process: ignore the signals that its parent handles; SIGTERM ends it again."""
     for number in _SHARED:
         signal.signal(number, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SHARED)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
 _SHARED = tuple(number for number in SIGNALS if number != signal.SIGTERM)

@@ -187,6 +187,22 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"clients": 31}, "31 clients for the 30 nodes"),
     ({"split": "public"}, "public"),
     ({"device": "gpu"}, "gpu"),
+    ({"observers": []}, "a list, one at least"),
+    ({"observers": 3}, "observers are a list"),
+    ({"observers": [3]}, "observers are a list"),
+    ({"attacks": []}, "a list, one at least"),
+    ({"attacks": None}, "a list, one at least"),
+    ({"seeds": "01"}, "all whole numbers; got '01'"),
+    ({"seeds": [0.5]}, "all whole numbers"),
+    ({"seeds": [0, 0]}, "entries must differ"),
+    ({"seeds": [-1]}, "0 or more"),
+    ({"partition": "metis"}, "must be a fglaudit.partition.PartitionSpec; got 'metis'"),
+    ({"partition": {}}, "must be a fglaudit.partition.PartitionSpec"),
+    ({"split": 3}, "split must be text; got 3"),
+    ({"device": None}, "device must be text; got None"),
+    ({"name": None}, "name must be text"),
+    ({"clients": True}, "clients must be a whole number; got True"),
+    ({"empirical": "no"}, "empirical must be true or false; got 'no'; write false"),
 ]
 
 
@@ -219,3 +235,24 @@ def test_an_attack_is_listed_once() -> None:
     twice = [{"name": "maximum-a-posteriori", "rounds": rounds} for rounds in (2, 8)]
     with pytest.raises(FglauditError, match=r"attacks\[1\].* is attacks\[0\] already"):
         fglaudit.audit(arrays(), protocol=FEDGCN, observers=["client:0"], attacks=twice)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        (torch.no_grad(), "gradients must be on; got no_grad"),
+        (torch.inference_mode(), "gradients must be on"),
+        (torch.autocast("cpu"), "autocast must be off"),
+        (torch.device("meta"), "default device must be the CPU; got meta; call"),
+    ],
+)
+def test_torch_set_to_compute_otherwise_is_refused(changed: Any, told: str) -> None:
+    given = arrays()
+    with changed, pytest.raises(FglauditError, match=told):
+        fglaudit.audit(given, protocol=FEDGCN, clients=2, observers=["server"])
+
+
+def test_another_default_type_of_numbers_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_default_dtype", lambda: torch.float64)
+    with pytest.raises(FglauditError, match=r"default dtype must be float32; got torch\.float64; call"):
+        fglaudit.audit(arrays(), protocol=FEDGCN, clients=2, observers=["server"])

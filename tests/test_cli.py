@@ -319,3 +319,23 @@ def test_a_script_that_asks_for_json_gets_errors_as_json_too(
     said = capsys.readouterr()
     told = json.loads(said.out)
     assert told["exit_code"] == 2 and said.err == f"error: {told['error']}\n"
+
+
+COMMAND = (sys.executable, "-m", "fglaudit")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_output_that_cannot_be_written_is_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*COMMAND, "list", "attacks"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: what a command prints must be written; standard output gave 'No space left")
+
+
+def test_a_reader_that_stops_is_no_failed_cell() -> None:
+    with subprocess.Popen([*COMMAND, "list", "attacks"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b"" and process.wait() == 130

@@ -9,6 +9,7 @@ import torch
 
 from fglaudit.errors import FglauditError
 from fglaudit.graph import Graph
+from fglaudit.nn.torch_settings import check_torch_settings
 from fglaudit.observers import expand
 from fglaudit.partition import partition_facts
 from fglaudit.recording.of_training import Progress, record_training
@@ -46,8 +47,9 @@ def record(
 
     Raises:
         NotApplicableError: the defense does not serve the protocol.
-        FglauditError: errors of data, partition or training.
+        FglauditError: errors of data, partition or training, or torch is set to compute otherwise.
     """
+    check_torch_settings()
     if whole is None:
         whole, loaded = cell.dataset.load_with_notes()
         notes = (*notes, *loaded)

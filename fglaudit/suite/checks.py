@@ -1,5 +1,5 @@
-"""Checks of a suite that need no data: do its observers exist, do its attacks differ, and can its protocols use its
-partitions."""
+"""Checks of a suite that need no data: do its observers exist, do its attacks and seeds differ, and can its protocols
+use its partitions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import torch
 
 from fglaudit.errors import FglauditError, shown
+from fglaudit.files import limits
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Attack, FederatedProtocol
 from fglaudit.observers import ObserverSpec
@@ -33,6 +34,15 @@ def check_observers(observers: Sequence[ObserverSpec], partitions: Sequence[Part
                         f"{where}: an observing client must exist in every partition; {shown(party)} does not, the"
                         f" clients of {partition.scheme} are client:0 ... client:{count - 1}"
                     )
+
+
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Raise :class:`FglauditError` for a seed that no generator takes, or one that is listed twice: its findings would
+    count as those of two trainings."""
+    if outside := [seed for seed in seeds if not 0 <= seed <= limits.INTEGER]:
+        raise FglauditError(f"seeds: a seed must be 0 or more and below 2^63; got {shown(outside[0])}; change it")
+    if len(set(seeds)) < len(seeds):
+        raise FglauditError(f"seeds: entries must differ; got {shown(list(seeds))}; remove the repeated one")
 
 
 def check_servers(

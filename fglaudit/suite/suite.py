@@ -34,7 +34,7 @@ from fglaudit.parties.base import Behaviour
 from fglaudit.parties.named import behaviour
 from fglaudit.partition import PartitionSpec
 from fglaudit.suite.cell import Cell, describe, server_label, stacked
-from fglaudit.suite.checks import check_attacks, check_observers, check_partition_fits, check_servers
+from fglaudit.suite.checks import check_attacks, check_observers, check_partition_fits, check_seeds, check_servers
 from fglaudit.suite.embedded import embedded as embedded
 from fglaudit.suite.entries import NamedPlugins, distinct, located_dataset
 from fglaudit.suite.plugin_files import Trust, check_plugin_files
@@ -332,11 +332,10 @@ def _counted_cells(raw: _SuiteFile, behaviours: Sequence[Behaviour | None]) -> i
     Raises:
         FglauditError: seeds or behaviours that are no such or repeated, or too many cells.
     """
-    if outside := [seed for seed in raw.seeds if not 0 <= seed <= limits.INTEGER]:
-        raise FglauditError(f"seeds: a seed must be 0 or more and below 2^63; got {shown(outside[0])}; change it")
-    for key, values in (("seeds", raw.seeds), ("server", [server_label(one) for one in behaviours])):
-        if len(set(values)) < len(values):
-            raise FglauditError(f"{key}: entries must differ; got {shown(values)}; remove the repeated one")
+    check_seeds(raw.seeds)
+    labels = [server_label(one) for one in behaviours]
+    if len(set(labels)) < len(labels):
+        raise FglauditError(f"server: entries must differ; got {shown(labels)}; remove the repeated one")
     axes = (raw.datasets, raw.partitions, raw.protocols, raw.server, raw.defenses, raw.seeds)
     if (cells := math.prod(len(axis) for axis in axes)) > limits.CELLS:
         raise FglauditError(f"a suite may have {limits.CELLS} cells; got {cells}; split it into several suites")
