@@ -24,6 +24,7 @@ from fglaudit.interfaces import SERVER_TRUSTED, Attack
 from fglaudit.nn.torch_settings import check_torch_settings
 from fglaudit.observers import ObserverSpec, expand
 from fglaudit.payloads import Ciphertexts
+from fglaudit.quantities import quantity
 from fglaudit.recording import Recording
 from fglaudit.scoring.output import Output
 from fglaudit.scoring.selftest import BlindViews, NoiseRuns, planted_flaw
@@ -91,8 +92,11 @@ def _attempt(
     output = Output(blank, attack, pooled, views)
     given = views if registry.shipped("attack", attack) else tuple(map(own_view, views))
     try:
-        why = nothing_to_ask(type(attack).quantity, [view.observer for view in views], pooled)
+        asked = type(attack).quantity, [view.observer for view in views], pooled
+        last = quantity(asked[0]).asks_last
+        why = None if last else nothing_to_ask(*asked)
         why = why or next((why for view in given if (why := unsuitable(attack, view)) is not None), None)
+        why = why or (nothing_to_ask(*asked) if last else None)
         if why is not None:
             return replace(output, blank=replace(blank, status=Status.NOT_APPLICABLE, reason=why))
         start = time.perf_counter()

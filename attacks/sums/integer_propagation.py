@@ -18,7 +18,7 @@ from fglaudit.adversary.modelled import kept_columns, sealed
 from fglaudit.adversary.public_rules import clip_of_rows, noise_on, unused_columns
 from fglaudit.attacks.sums.binary_system import binary_system
 from fglaudit.attacks.sums.bit_decoding import settle_bits
-from fglaudit.attacks.sums.linear_posterior import linear_posterior
+from fglaudit.attacks.sums.linear_posterior import posterior_of_sums
 from fglaudit.attacks.sums.modelled_facts import in_terms
 from fglaudit.attacks.sums.neighbor_equations import neighbor_equations, no_equations
 from fglaudit.attacks.sums.planting import plant_lone_neighbors
@@ -51,7 +51,7 @@ class IntegerPropagation(Attack):
         equations = neighbor_equations(view).to(device)
         prior = feature_prior(view, equations.nodes.cpu())
         mean = prior.mean if prior.informed else torch.zeros_like(prior.mean)
-        solved = linear_posterior(equations, mean.to(device), prior.variance.to(device))
+        solved = posterior_of_sums(view, device, 1.0)
         rows = solved.mean.round().clamp(0, 1)
         determined = solved.determined & (solved.error < 0.25)
         system = settle_bits(binary_system(equations), by_weight=False)

@@ -16,7 +16,10 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
-from fglaudit.attacks.sums.neighbor_equations import NeighborEquations
+from fglaudit.adversary.feature_prior import feature_prior
+from fglaudit.adversary.once_per_view import once_per_view
+from fglaudit.attacks.sums.neighbor_equations import NeighborEquations, neighbor_equations
+from fglaudit.view import View
 
 _RANK_TOLERANCE = 1e-10
 _EXACT = 5e-4
@@ -48,6 +51,20 @@ class LinearPosterior:
         usual = top[other].median() if bool(other.any()) else torch.zeros_like(top).sum()
         size = torch.where(top > self.error, top, usual).clamp(min=max(level, 1e-12))
         return self.determined & (self.error <= _EXACT * size)
+
+
+@once_per_view
+def posterior_of_sums(view: View, device: torch.device, level: float) -> LinearPosterior:
+    """Return the posterior of the rows in the observer's equations, whose non-zero entries are ``level``; of
+    real-valued ones it is 1.
+
+    Attacks of one observer share it: where sums overlap, decomposing their matrix takes most of the time that any of
+    them takes.
+    """
+    equations = neighbor_equations(view).to(device)
+    prior = feature_prior(view, equations.nodes.cpu())
+    scale = level if prior.informed else 0.0
+    return linear_posterior(equations, (prior.mean * scale).to(device), (prior.variance * level**2).to(device))
 
 
 def linear_posterior(equations: NeighborEquations, mean: Tensor, variance: Tensor) -> LinearPosterior:

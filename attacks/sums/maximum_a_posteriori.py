@@ -24,7 +24,7 @@ from fglaudit.adversary.public_rules import clip_of_rows, unused_columns
 from fglaudit.attacks.sums.belief_propagation import bit_log_odds
 from fglaudit.attacks.sums.binary_system import binary_system
 from fglaudit.attacks.sums.bit_decoding import DecodedBits, without_columns
-from fglaudit.attacks.sums.linear_posterior import linear_posterior
+from fglaudit.attacks.sums.linear_posterior import posterior_of_sums
 from fglaudit.attacks.sums.modelled_facts import in_terms, in_values
 from fglaudit.attacks.sums.neighbor_equations import NeighborEquations, neighbor_equations, no_equations
 from fglaudit.attacks.sums.plain_sums import plain_sums
@@ -70,7 +70,7 @@ class MaximumAPosteriori(Attack):
         equations = neighbor_equations(view)
         prior = feature_prior(view, equations.nodes)
         if view.public.features is FeatureKind.REAL:
-            solved = linear_posterior(equations.to(device), prior.mean.to(device), prior.variance.to(device))
+            solved = posterior_of_sums(view, device, 1.0)
             unused = unused_columns(view)
             mean = torch.where(unused, prior.mean, solved.mean.cpu())
             whole = bool((equations.std == 0).all()) and clip_of_rows(view) is None and not bool(unused.any())

@@ -18,7 +18,7 @@ from torch import Tensor
 from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.modelled import about, known_noise
 from fglaudit.adversary.public_rules import clip_of_rows, unused_columns
-from fglaudit.attacks.sums.linear_posterior import linear_posterior
+from fglaudit.attacks.sums.linear_posterior import posterior_of_sums
 from fglaudit.attacks.sums.modelled_facts import in_terms, in_values
 from fglaudit.attacks.sums.neighbor_equations import neighbor_equations, no_equations
 from fglaudit.attacks.sums.planting import plant_lone_neighbors
@@ -52,9 +52,8 @@ class RowSpace(Attack):
         level = 1.0 if view.public.features is FeatureKind.REAL else prior.level
         if clip is not None and view.public.features is not FeatureKind.REAL:  # the level of a row of typical size
             level = min(level, clip.bound / max(prior.size, 1.0) ** (1.0 if clip.norm == "L1" else 0.5))
-        scale = level if prior.informed else 0.0
-        solved = linear_posterior(equations, (prior.mean * scale).to(device), (prior.variance * level**2).to(device))
-        rows = solved.mean
+        solved = posterior_of_sums(view, device, float(level))
+        rows = solved.mean.clone()  # others share it
         top = rows.abs().amax(1).clamp(min=1e-12)
         exact = bool((equations.std == 0).all())
         proven = solved.certain(0.0 if view.public.features is FeatureKind.REAL else level) & exact

@@ -32,8 +32,8 @@ from fglaudit.privacy.accounting import Relation, check_budget, compose, epsilon
 from fglaudit.privacy.strength import weaker_budget
 
 UNITS = (REPORTING_NODE, "node")
-_LARGEST = 500.0
-"""Beyond this epsilon no report has lied before the end of time, and its exponential is no number."""
+_LARGEST = 25.0
+"""What a larger epsilon is cut to: of 10^10 reports one lies. Were none to, nothing could be accounted at all."""
 
 
 def keep_probability(epsilon: float, classes: int) -> float:

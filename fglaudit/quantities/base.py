@@ -199,6 +199,9 @@ class Quantity(ABC):
     name: ClassVar[str]
     metric: ClassVar[str]
     """Name of the primary metric; the larger the better, 1 is perfect."""
+    asks_last: ClassVar[bool] = False
+    """Whether questions are as long as there are clients times nodes: they are then asked only where an attack applies,
+    since an observer that is each client in turn has one per client."""
 
     @abstractmethod
     def ask(self, truth: Truth) -> Any:

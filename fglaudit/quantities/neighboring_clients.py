@@ -22,6 +22,7 @@ class NeighboringClients(InferredQuantity):
 
     name: ClassVar[str] = "neighboring-clients"
     metric: ClassVar[str] = "auc"
+    asks_last: ClassVar[bool] = True
 
     def ask(self, truth: Truth) -> Question | str:
         graph = truth.graph

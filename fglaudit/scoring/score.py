@@ -63,6 +63,8 @@ class Scorer:
         output = replace(output, blank=replace(output.blank, adapted=self._adapted(output)))
         try:
             name, observers = type(output.attack).quantity, [view.observer for view in output.views]
+            if output.blank.status is Status.NOT_APPLICABLE and quantity(name).asks_last:
+                return Measurement(output.blank)
             if (why := self.nothing_to_ask(name, observers, output.pooled)) is not None:
                 return Measurement(replace(output.blank, status=Status.NOT_APPLICABLE, reason=why, seconds_attack=None))
             if not output.measured:

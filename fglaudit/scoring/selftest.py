@@ -40,7 +40,8 @@ class NoiseMessages:
     """The same messages with every floating-point tensor replaced by Gaussian noise of the same mean and spread.
 
     Attributes:
-        ids_below: replace the node ids of rows too, by random ones below this number; 0 keeps them.
+        ids_below: replace the node ids of rows too, by random ones below this number, and deal the rows out evenly: the
+            client of a hub has by far the most. 0 keeps them.
     """
 
     messages: Messages
@@ -54,10 +55,17 @@ class NoiseMessages:
                 name: _noise_like(value, rng) if value.is_floating_point() else value
                 for name, value in batch.payload.tensors().items()
             }
+            splits = batch.splits
             if self.ids_below and "nodes" in tensors:
                 tensors["nodes"] = torch.randint(self.ids_below, tensors["nodes"].shape, generator=rng)
+                splits = None if splits is None else _even(splits)
             noise = type(batch.payload).from_tensors(tensors)
-            yield MessageBatch(batch.round, batch.senders, batch.receivers, noise, batch.splits)
+            yield MessageBatch(batch.round, batch.senders, batch.receivers, noise, splits)
+
+
+def _even(splits: Tensor) -> Tensor:
+    """Return offsets [P + 1] of as many rows in messages of equal length, but for rounding."""
+    return torch.arange(len(splits)) * int(splits[-1].item()) // (len(splits) - 1)
 
 
 def _noise_like(value: Tensor, rng: torch.Generator) -> Tensor:

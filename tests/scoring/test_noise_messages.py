@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
+from fglaudit.attacking import run_attacks
+from fglaudit.attacks.sums.row_presence import RowPresence
 from fglaudit.defenses.none import NoDefense
+from fglaudit.finding import Status
+from fglaudit.graph import canonical_edges
+from fglaudit.observers import ObserverSpec
 from fglaudit.payloads import SERVER, Latents, MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.recording import record_training
+from fglaudit.scoring import score
 from fglaudit.scoring.selftest import BlindViews, NoiseMessages
 from fglaudit.testing import example_graph
 from fglaudit.view import Observer
@@ -65,6 +71,17 @@ def test_what_everybody_receives_alike_is_alike_in_noise() -> None:
     values = next(iter(batch.payload.tensors().values()))
     assert values.shape == (USERS, WIDTH)
     assert bool((values == values[0]).all()) and not torch.equal(values[0], model)
+
+
+def test_row_presence_is_whole_on_a_star_whose_hub_a_client_holds() -> None:
+    """The hub's client gets the rows of all nodes: their number alone told it from the others, in noise too."""
+    graph = example_graph()
+    leaves = torch.arange(1, graph.num_nodes)
+    star = canonical_edges(torch.stack([torch.zeros_like(leaves), leaves]), graph.num_nodes)
+    recording, truth = record_training(replace(graph, edge_index=star), FedGCN(rounds=1), NoDefense())
+    (measured,) = score(run_attacks(recording, [ObserverSpec(("server",))], [RowPresence()]), truth)
+    assert measured.finding.status is Status.OK, measured.finding.reason
+    assert measured.finding.value == 1.0
 
 
 def test_views_of_noise_are_shared_until_the_next_one() -> None:

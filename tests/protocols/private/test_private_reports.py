@@ -12,6 +12,7 @@ from torch import Tensor
 from fglaudit.defenses.noise.k_ary_response import KAryResponse, keep_probability
 from fglaudit.defenses.training.dp_sgd import DpSgd
 from fglaudit.errors import FglauditError
+from fglaudit.execution.weakened import NEXT_TO_NONE
 from fglaudit.facts.explaining import plausible_reports
 from fglaudit.graph import FederatedGraph
 from fglaudit.payloads import SERVER, ClassReports, HopSums, MessageBatch, ModelUpdate
@@ -153,6 +154,14 @@ def test_the_epsilon_is_that_of_one_response() -> None:
     assert promise.unit == "reporting node" and promise.delta == 0
     keep = keep_probability(1.5, 3)
     assert math.log(keep / ((1 - keep) / 2)) == pytest.approx(1.5)
+
+
+def test_at_next_to_no_strength_reports_are_true_and_an_epsilon_follows_still() -> None:
+    """The probability of a lie was no number beside 1, and training through the defense failed."""
+    run = record(SMALL, defense=KAryResponse(epsilon=4.0).weakened(NEXT_TO_NONE))
+    promise = run.recording.guarantee
+    assert promise.epsilon_accounted == pytest.approx(25.0, rel=1e-5)
+    assert keep_probability(promise.epsilon_claimed or 0.0, 3) == pytest.approx(1.0, abs=1e-9)
 
 
 def test_responses_lie_as_often_as_stated_and_evenly() -> None:
