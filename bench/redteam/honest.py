@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -72,6 +73,23 @@ class SumOfParts(BrokenMessages):
 
 
 @fault
+class NumpyNoise(BrokenMessages):
+    """Gaussian noise of numpy, seeded by the generator at hand."""
+
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+        own = np.random.default_rng(int(torch.randint(2**62, (1,), generator=rng)))
+        return torch.from_numpy(mechanism.scale * own.standard_normal(value.shape))
+
+
+@fault
+class MoreNoise(BrokenMessages):
+    """Half as much noise again as stated."""
+
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+        return 1.5 * mechanism.scale * draw(mechanism.distribution, value.shape, rng)
+
+
+@fault
 class GradientByGradient(BrokenGradients):
     """Clips one loss's gradient after the other."""
 
@@ -84,6 +102,6 @@ OWN: tuple[tuple[str, str], ...] = (
     ("SinglePrecision", "latents"), ("SinglePrecision", "sums"), ("MessageByMessage", "latents-laplace"),
     ("BoxMuller", "jacobians"), ("BoxMuller", "sums-2"), ("InverseLaplace", "latents-laplace"),
     ("DrawnAhead", "latents"), ("SumOfParts", "global-nodes"), ("GradientByGradient", "gradients"),
-    ("GradientByGradient", "sampled-gradients"),
+    ("GradientByGradient", "sampled-gradients"), ("NumpyNoise", "latents"), ("MoreNoise", "latents"),
 )  # fmt: skip
 """Which of them, and on what."""

@@ -97,6 +97,15 @@ class Uniform(BrokenMessages):
 
 
 @fault
+class SumOfUniform(BrokenMessages):
+    """Six uniform numbers, which together have an end."""
+
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+        parts = torch.rand(6, *value.shape, generator=rng, dtype=torch.float64) - 0.5
+        return mechanism.scale * math.sqrt(2) * parts.sum(0)
+
+
+@fault
 class HalfTheNumbers(BrokenMessages):
     def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         noise = _fresh(mechanism, value, rng)

@@ -46,10 +46,21 @@ class _Twice:
         return self._channel.send(batch)
 
 
+@dataclass(frozen=True)
+class KnownClients(FedGCN):
+    """Two of three clients send in every round, as a seed has it that everybody knows: drawn afresh, it states."""
+
+    participation: float = 2 / 3
+
+    def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
+        return super().train(graph, channel, rng=torch.Generator().manual_seed(0), device=device)
+
+
 def _as(kind: type[FedGCN]) -> Callable[[FederatedProtocol], FederatedProtocol]:
     def changed(protocol: FederatedProtocol) -> FederatedProtocol:
         assert isinstance(protocol, FedGCN)
-        return kind(**{f.name: getattr(protocol, f.name) for f in dataclasses.fields(protocol)})
+        own = {"participation"} if kind is KnownClients else set()
+        return kind(**{f.name: getattr(protocol, f.name) for f in dataclasses.fields(protocol) if f.name not in own})
 
     return changed
 
@@ -57,4 +68,5 @@ def _as(kind: type[FedGCN]) -> Callable[[FederatedProtocol], FederatedProtocol]:
 PROTOCOLS: dict[str, Callable[[FederatedProtocol], FederatedProtocol]] = {
     "HalfTheGain": _as(HalfTheGain),
     "SendsTwice": _as(SendsTwice),
+    "KnownClients": _as(KnownClients),
 }

@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 from fglaudit.empirical.adjacency import promise_of
 from fglaudit.empirical.audits.attempts import audits as statistical
 from fglaudit.empirical.audits.counts import epsilon_audit, releases_audit
+from fglaudit.empirical.audits.drawn_clients import drawn_clients_audits
 from fglaudit.empirical.fields.examined import Examined, examined, foreign_audit, sensitivity_audit
 from fglaudit.empirical.fields.moves import PRESENCE
 from fglaudit.empirical.fields.states import field_states, fields_audit, unreplayed_states
@@ -70,6 +71,7 @@ def judge(
         _facts_audit(unstated),
         releases_audit(context, promise, accounted, counted),
         epsilon_audit(promise, accounted),
+        *drawn_clients_audits(protocol, context, promise, accounted),
     ]
     # Each holder's message is bounded by itself, and all of them move with a node.
     copies = ["copies of its nodes at other clients"] if promise.unit == "client" and context.holders > 1 else []

@@ -9,7 +9,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from fglaudit.empirical.audits.noise_tests import Found, across, along, in_steps, standardised, too_small, wrong_shape
+from fglaudit.empirical.audits.noise_tests import (
+    Found,
+    across,
+    along,
+    in_steps,
+    light_tails,
+    no_larger,
+    standardised,
+    too_small,
+    wrong_shape,
+)
 from fglaudit.rng import derive
 
 SHAPE = (8, 4, 6, 20)
@@ -100,3 +110,17 @@ def test_two_mechanisms() -> None:
 
 def test_an_unknown_distribution_has_no_test() -> None:
     assert standardised(_noise(), "cauchy", 1.0) is None
+
+
+def test_sums_of_twelve_uniform_numbers_have_lighter_tails() -> None:
+    parts = torch.rand((12, 2**17), generator=derive(0, "twelve"), dtype=torch.float64) - 0.5
+    assert light_tails(parts.sum(0)).p < 1e-7
+    normal = torch.randn((200, 1000), generator=derive(0, "normal"), dtype=torch.float64)
+    assert min(light_tails(each).p for each in normal) > 1e-4
+
+
+def test_more_noise_than_stated_depends_on_nothing() -> None:
+    z = no_larger(1.5 * _noise())
+    assert min(found.p for axis in range(4) for found in along(z, axis)) > 1e-5
+    less = 0.9 * _noise()
+    assert torch.equal(no_larger(less), less)

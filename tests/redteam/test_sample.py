@@ -17,6 +17,7 @@ REFUTED = {
     "HalfTheGain sums": "reach",
     "ServerAgain models": "dependence",
     "RowsSeeded bits": "reports",
+    "SumOfUniform sums": "noise",
 }
 """A case for every audit that refutes by itself."""
 SLY = (
@@ -28,6 +29,7 @@ SLY = (
     "PureByName sums",
     "StatesMoreAfterwards latents",
     "ScaleByOperation latents",
+    "KnownClients models",
 )
 """Those that behave where an audit looks, or tell by what nobody looks at."""
 HONEST = ("honest latents", "honest models", "honest uploads", "honest gradients", "honest bits", "honest rows")
@@ -62,3 +64,9 @@ def test_honest_ones_are_verified(name: str) -> None:
     result = judged(BY_NAME[name], seed=0)
     assert result.outcome == "verified", result.detail
     assert result.power >= 0.9
+
+
+def test_more_noise_than_stated_is_no_broken_promise() -> None:
+    result = judged(BY_NAME["honest MoreNoise latents"], seed=0)
+    assert result.outcome == "claimed"
+    assert "noise larger than the stated scale" in result.detail

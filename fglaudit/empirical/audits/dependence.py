@@ -7,6 +7,7 @@ generators give equal noise, a second process is asked: noise that is equal ther
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import subprocess
@@ -33,6 +34,10 @@ GENERATORS = 8
 LARGE = (1.0, 1000.0)
 """Sizes of inputs, in lengths of the real ones, at which the size of the noise must be the same."""
 TOO_SMALL = 1.5
+SHAPE_NUMBERS = 2**17
+"""At which a sum of twelve uniform numbers, of fourth moment 2.9, shows that it is not normal."""
+MOST_GENERATORS = 400
+"""Of one release each, to come to so many numbers."""
 SECONDS = 60.0
 
 
@@ -70,11 +75,14 @@ def noise_audits(
         if z is None:
             left_out.append(f"{bench.fact.distribution} noise on {name} has no test here")
             continue
-        kept.append((name, z))
         fewest = min(fewest or z.numel(), z.numel())
         sizes += [_of(name, each) for each in (*noise_tests.too_small(z), *noise_tests.wrong_shape(z))]
+        if (more := _more(staged, bench, seed, z)) is not None:
+            sizes.append(_of(name, noise_tests.light_tails(noise_tests.no_larger(more))))
+        z = noise_tests.no_larger(z)
         if bench.plain:
             sizes.append(_of(name, noise_tests.in_steps(z, bench.resolution())))
+        kept.append((name, z))
         depends += [_of(name, each) for axis in range(4) for each in noise_tests.along(z, axis)]
         for size in LARGE:
             sizes += [_of(f"{name}, inputs {size:g} times as long", each) for each in _at(staged, bench, seed, size)]
@@ -115,6 +123,20 @@ def _together(
         for number, part in enumerate(parts):
             seen[number].append(torch.stack(part))
     return [torch.stack(each) for each in seen]
+
+
+def _more(staged: Staged, bench: Bench, seed: int, z: Tensor) -> Tensor | None:
+    """Return noise of so many further generators, standardised [n], that light tails show; None where ``z``
+    [G, T, S, D] has enough numbers."""
+    if z.numel() >= SHAPE_NUMBERS:
+        return None
+    generators = min(MOST_GENERATORS, math.ceil(SHAPE_NUMBERS / z[0, 0].numel()))
+    played = []
+    for generator in range(generators + generators % 2):
+        rng = derive(seed, "audits", "noise shape", generator)
+        played.append(bench.play(staged.fresh(), 0, bench.size_within(), rng))
+    seen = _standardised(bench, torch.stack(played).unsqueeze(1))
+    return None if seen is None else seen.flatten()
 
 
 def _standardised(bench: Bench, seen: Tensor) -> Tensor | None:

@@ -1,0 +1,41 @@
+"""Are the clients of a round drawn at random? An account by such a sample rests on the protocol's own word.
+
+Who sends in a round is seen, and that it was drawn afresh, evenly and unseen by anybody is not: nothing of it is
+replayed. Of this package's protocols it is so by their code; of others the account is not verified.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from fglaudit.context import Context
+from fglaudit.guarantees import Audit, Outcome
+from fglaudit.interfaces import FederatedProtocol, Guarantee
+from fglaudit.payloads import ModelUpdate
+from fglaudit.privacy.accounted import Accounted
+
+NAME = "sampling"
+
+
+def drawn_clients_audits(
+    protocol: FederatedProtocol, context: Context, promise: Guarantee, accounted: Accounted | str
+) -> Sequence[Audit]:
+    """Return that clients are drawn as stated is not tested, where that makes the epsilon smaller; else nothing."""
+    uploads = context.uploads
+    if isinstance(uploads, str) or not isinstance(accounted, Accounted) or _of_this_package(protocol):
+        return ()
+    by_server = any(part.payload == ModelUpdate.__name__ and part.by_server for part in accounted.mechanisms)
+    if not (by_server and promise.coalition == 1 and uploads.senders < uploads.among):
+        return ()
+    if uploads.among > context.num_clients:
+        words = f"{uploads.senders} of {uploads.among} clients are drawn as stated, and there are {context.num_clients}"
+        return (Audit(NAME, Outcome.REFUTED, words),)
+    words = f"that {uploads.senders} of {uploads.among} clients are drawn afresh in every round is {context.protocol}'s"
+    return (Audit(NAME, Outcome.UNTESTED, f"{words} own word, which is not tested"),)
+
+
+def _of_this_package(protocol: FederatedProtocol) -> bool:
+    kind = type(protocol)
+    home = sys.modules.get(kind.__module__)
+    return kind.__module__.partition(".")[0] == "fglaudit" and getattr(home, kind.__name__, None) is kind
