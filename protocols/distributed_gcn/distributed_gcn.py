@@ -10,7 +10,8 @@ What is observed: the rows of its nodes' neighbours reach a client in the clear 
 states of these neighbours are made of the rows two hops away (``hidden-state-rows``). Gradients come from the labels of
 others' training nodes (``boundary-labels``). The server sees models alone.
 
-Choices: two layers; messages go from client to client; a unit of a copy is dropped by its holder, apart from the
+Choices: two layers; how many training nodes all clients have together, by which each divides its loss, is public and
+not recorded; messages go from client to client; a unit of a copy is dropped by its holder, apart from the
 owner's own draw, so that what is sent serves tests too. The model of a round is tested with the hidden states of the
 next one, and the last model with a last exchange.
 """

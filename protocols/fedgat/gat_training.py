@@ -15,12 +15,15 @@ from fglaudit.federated.example_gradients import private_mean
 from fglaudit.federated.fedavg import FedAvg, average, broadcast, sample_clients, upload
 from fglaudit.federated.training import accuracies
 from fglaudit.interfaces import Channel, Trained
+from fglaudit.nn.batched_adam import BatchedAdam
 from fglaudit.nn.gat import LayerWeights, attend, layer_weights, project, project_scores, softmax_scores
 from fglaudit.nn.weights import Layout, flatten, unflatten
 from fglaudit.payloads import Embeddings, MessageBatch
 from fglaudit.protocols.fedgat.gat_field import Exchange, Field
 from fglaudit.rng import moved, split
 from fglaudit.sealing import SealedTensor
+
+Optimizer = torch.optim.SGD | BatchedAdam
 
 FirstLayer = Callable[[LayerWeights], Tensor]
 """From the first layer's weights to its means [K, rows, heads, out]."""
@@ -49,7 +52,8 @@ class GatSettings:
         bounds: what holds after every step: "all" or "first-layer", whose weights keep Assumption 2; "scores": those of
             the first layer stay in [-domain, domain]; or "none".
         feature_dropout: share of the features that a client drops in a step, the same for all nodes.
-        choice: the round that counts: "last", or "validation" for the one with the best validation accuracy.
+        choice: the round that counts: "last", or "validation" for the one with the best validation accuracy; without
+            validation nodes the last one.
     """
 
     proximal: float
@@ -195,14 +199,15 @@ class GatTraining:
         weights = {name: w.clone().requires_grad_() for name, w in unflatten(received, self.layout).items()}
         optimizer = self._optimizer(weights)
         self._predict(0, received)
+        validated = self.settings.choice == "validation" and bool(problem.is_validation.any())
         best, chosen_round = torch.tensor(-1.0, device=initial.device), torch.tensor(0, device=initial.device)
         worst, chosen_model, correct = torch.zeros_like(best), model, []
         chosen_right = torch.zeros_like(problem.is_test)
         for round in range(1, averaging.rounds + 1):
-            self._local_steps(weights, received, optimizer)
+            chosen = sample_clients(eligible, averaging.participation, sampling)
+            self._local_steps(weights, received, optimizer, chosen)
             vectors = flatten({name: w.detach() for name, w in weights.items()})
             if federated:
-                chosen = sample_clients(eligible, averaging.participation, sampling)
                 uploads = upload(self.channel, round, vectors, chosen)
                 model = average(uploads, None if shares is None else shares[chosen].to(uploads.device))
             else:
@@ -215,7 +220,7 @@ class GatTraining:
             right = hit & problem.is_test
             correct.append(self._by_group(right))
             score = (hit & problem.is_validation).sum().to(best)
-            better = score > best if self.settings.choice == "validation" else torch.ones_like(best, dtype=torch.bool)
+            better = score > best if validated else torch.ones_like(best, dtype=torch.bool)
             best = torch.where(better, score, best)
             chosen_round = torch.where(better, round - 1, chosen_round)
             chosen_right = torch.where(better, right, chosen_right)
@@ -249,22 +254,32 @@ class GatTraining:
         self.settings.keep(unflatten(received, self.layout))
         return received
 
-    def _optimizer(self, weights: Mapping[str, Tensor]) -> torch.optim.Optimizer:
+    def _optimizer(self, weights: Mapping[str, Tensor]) -> Optimizer:
         local = self.averaging.settings
-        kind = torch.optim.SGD if local.optimizer == "sgd" else torch.optim.Adam
-        return kind(weights.values(), lr=local.learning_rate, weight_decay=local.weight_decay)
+        if local.optimizer == "adam":
+            return BatchedAdam(weights, local.learning_rate, local.weight_decay)
+        return torch.optim.SGD(weights.values(), lr=local.learning_rate, weight_decay=local.weight_decay)
 
     @torch.no_grad()
-    def _load(self, weights: Mapping[str, Tensor], received: Tensor, optimizer: torch.optim.Optimizer) -> None:
+    def _load(self, weights: Mapping[str, Tensor], received: Tensor, optimizer: Optimizer) -> None:
         for name, value in unflatten(received, self.layout).items():
             weights[name].copy_(value)
-        if not self.settings.keep_optimizer:
-            optimizer.state.clear()
+        if isinstance(optimizer, BatchedAdam) and not self.settings.keep_optimizer:
+            optimizer.reset()
 
-    def _local_steps(self, weights: Mapping[str, Tensor], received: Tensor, optimizer: torch.optim.Optimizer) -> None:
+    def _local_steps(
+        self, weights: Mapping[str, Tensor], received: Tensor, optimizer: Optimizer, chosen: Tensor
+    ) -> None:
+        """Let clients take their steps of a round; moments of those that were not ``chosen`` [P] stay as they are."""
         anchor, update = unflatten(received, self.layout), self.channel.local_update()
+        active = None
+        if self.averaging.participation < 1:
+            active = torch.zeros(len(received), dtype=torch.bool)
+            active[chosen] = True
+            active = active.to(received.device)
         for _ in range(self.averaging.local_steps):
-            optimizer.zero_grad()
+            for weight in weights.values():
+                weight.grad = None
             if update is None:
                 self.loss(weights, self._dropout).backward()  # type: ignore[no-untyped-call]
             else:
@@ -276,7 +291,10 @@ class GatTraining:
                 for name, weight in weights.items():
                     if weight.grad is not None:
                         weight.grad.add_(weight.detach() - anchor[name], alpha=self.settings.proximal)
-            optimizer.step()
+            if isinstance(optimizer, BatchedAdam):
+                optimizer.step({name: _gradient(weight) for name, weight in weights.items()}, active)
+            else:
+                optimizer.step()
             self.settings.keep(weights)
 
     def loss(self, weights: Mapping[str, Tensor], dropout: torch.Generator | None = None) -> Tensor:
@@ -319,3 +337,8 @@ class GatTraining:
         )
         assert isinstance(arrived, Embeddings)
         return arrived.values
+
+
+def _gradient(weight: Tensor) -> Tensor:
+    assert weight.grad is not None
+    return weight.grad

@@ -15,7 +15,7 @@ from torch.nn import functional
 from fglaudit.graph import Graph, canonical_edges, federate
 from fglaudit.nn.gat import GatShape, initial_model, layer_weights, project, unit_ball
 from fglaudit.nn.weights import unflatten
-from fglaudit.payloads import SERVER
+from fglaudit.payloads import SERVER, ModelUpdate
 from fglaudit.protocols.baselines.dist_gat import DistGAT
 from fglaudit.protocols.baselines.gat import GAT
 from fglaudit.protocols.fedgat import masked_layer
@@ -204,6 +204,30 @@ def test_fedprox_pulls_towards_the_global_model() -> None:
     assert 0 < moved[1] < moved[0] / 2
 
 
+@pytest.mark.parametrize("kind", [FedGAT, DistGAT])
+def test_a_client_that_is_not_sampled_does_not_train(kind: type[FedGAT | DistGAT]) -> None:
+    """Adam's first step moves every weight by the learning rate, whatever its gradient: so does a client's first upload
+    in whatever round it comes."""
+    graph, settings = mixed_graph(), {"rounds": 8, "weight_decay": 0.0, "bounds": "none", "participation": 0.3}
+    channel = recording(graph)
+    protocol = kind(**SMALL | settings)
+    protocol.train(graph, channel, rng=derive(0, "train"), device=CPU)
+    assert channel.transcript is not None
+    received = torch.empty(0)
+    moves: dict[int, tuple[int, Tensor]] = {}
+    for batch in channel.transcript.seen_by(Observer(parties=(SERVER,))).of(ModelUpdate):
+        assert isinstance(batch.payload, ModelUpdate)
+        if batch.senders[0] == SERVER:
+            received = batch.payload.vector[0]
+        else:
+            (client,) = batch.senders.tolist()
+            moves.setdefault(client, (batch.round, (batch.payload.vector[0] - received).abs()))
+    assert len(moves) == 3 and max(round for round, _ in moves.values()) > 1
+    for _, move in moves.values():  # where a gradient is next to nothing, less
+        whole = (move / protocol.learning_rate - 1).abs() < 1e-3
+        assert whole.sum() > 0.8 * len(move)
+
+
 def test_exposed_nodes() -> None:
     """0 - 1 - 2 - 3, one client per node."""
     edges = canonical_edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), 4)
@@ -222,3 +246,10 @@ def test_validation_chooses_the_round() -> None:
     trained = train(FedGAT(choice="validation", **SMALL | {"rounds": 12, "learning_rate": 0.1}), graph)
     assert 0 <= trained.round < 12
     assert trained.whole_test_set == float(trained.accuracy_global[trained.round])
+
+
+def test_without_validation_nodes_the_last_round_counts() -> None:
+    graph = mixed_graph()
+    graph = dataclasses.replace(graph, val=tuple(torch.zeros_like(mask) for mask in graph.val))
+    trained = train(FedGAT(choice="validation", **SMALL), graph)
+    assert trained.round == SMALL["rounds"] - 1
