@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fglaudit import __version__
 from fglaudit.errors import FglauditError
-from fglaudit.execution.cores import available_cores
+from fglaudit.execution.engines.cores import available_cores
 
 REQUIRED = ("torch", "torch-geometric", "numpy", "scipy", "scikit-learn", "pandas", "networkx", "safetensors",
             "pydantic", "pyyaml", "typer", "rich", "jinja2", "dp-accounting", "filelock")  # fmt: skip
