@@ -19,12 +19,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from fglaudit.execution.engine import Engine, Listener
+from fglaudit.execution.engines.engine import Engine, Listener
+from fglaudit.execution.engines.worker import Runner, Task
+from fglaudit.execution.folder.run_folder import check_ours
+from fglaudit.execution.folder.store import open_run
+from fglaudit.execution.folder.stored_record import record_text
 from fglaudit.execution.rows import blank_record
-from fglaudit.execution.run_folder import check_ours
-from fglaudit.execution.store import open_run
-from fglaudit.execution.stored_record import record_text
-from fglaudit.execution.worker import Runner, Task
 from fglaudit.finding import Status
 from fglaudit.run import write_outputs
 from fglaudit.suite.suite import resolve

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import importlib.metadata
 import platform
 import re
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from fglaudit import __version__
 from fglaudit.errors import FglauditError
-from fglaudit.execution.cores import available_cores
+from fglaudit.execution.engines.cores import available_cores
 
 REQUIRED = ("torch", "torch-geometric", "numpy", "scipy", "scikit-learn", "pandas", "networkx", "safetensors",
             "pydantic", "pyyaml", "typer", "rich", "jinja2", "dp-accounting", "filelock")  # fmt: skip
@@ -44,7 +45,8 @@ def examine(torch_too: bool = False) -> Iterator[Check]:
     """Yield every check, cheap ones first.
 
     Args:
-        torch_too: import torch, which takes seconds, and ask it for devices; otherwise the driver is asked.
+        torch_too: import torch and the optional packages, which takes seconds, and ask torch for devices; otherwise the
+            driver is asked.
     """
     yield Check("fglaudit", "ok", __version__)
     yield Check(
@@ -58,8 +60,11 @@ def examine(torch_too: bool = False) -> Iterator[Check]:
         yield Check(name, "ok" if version else "broken", version or "not installed", f"pip install {name}")
     for name, (purpose, fix) in OPTIONAL.items():
         version = _version(name)
+        failure = _import_failure(name) if version and torch_too else ""
         detail = f"{version} ({purpose})" if version else f"not installed; needed for {purpose}"
-        yield Check(name, "ok" if version else "missing", detail, fix)
+        if failure:
+            detail = f"{version} is installed and does not import: {failure}; needed for {purpose}"
+        yield Check(name, "ok" if version and not failure else "missing", detail, fix)
     yield from _devices(torch_too)
     yield from _data()
 
@@ -69,6 +74,14 @@ def _version(distribution: str) -> str | None:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def _import_failure(distribution: str) -> str:
+    try:
+        importlib.import_module(distribution.replace("-", "_"))
+    except Exception as error:  # a broken build raises whatever its libraries do
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def _devices(torch_too: bool) -> Iterator[Check]:

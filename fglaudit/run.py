@@ -12,18 +12,18 @@ from rich.console import Console
 
 from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
-from fglaudit.execution.csv_files import GrowingFindings, write_findings
 from fglaudit.execution.display import LiveProgress, PlainProgress, say
-from fglaudit.execution.engine import Engine, Listener, Running, failed
-from fglaudit.execution.kept import secret_key
+from fglaudit.execution.engines.engine import Engine, Listener, Running, failed
+from fglaudit.execution.engines.worker import Progress, Runner, Task
+from fglaudit.execution.folder.csv_files import GrowingFindings, write_findings
+from fglaudit.execution.folder.kept import secret_key
+from fglaudit.execution.folder.run_folder import check_ours, run_folder
+from fglaudit.execution.folder.shards import Claims, Shard
+from fglaudit.execution.folder.store import RunStore, open_run
+from fglaudit.execution.folder.stored_run import no_cycles_sought, read_manifest
 from fglaudit.execution.log_file import LogFile, row_line
 from fglaudit.execution.preflight import check_data
 from fglaudit.execution.run_cell import run_cell
-from fglaudit.execution.run_folder import check_ours, run_folder
-from fglaudit.execution.shards import Claims, Shard
-from fglaudit.execution.store import RunStore, open_run
-from fglaudit.execution.stored_run import no_cycles_sought, read_manifest
-from fglaudit.execution.worker import Progress, Runner, Task
 from fglaudit.finding import CellRecord
 from fglaudit.reports import write_report
 from fglaudit.reports.numbers import plural

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 
-from fglaudit.execution.stored_record import csv_cell
+from fglaudit.execution.folder.stored_record import csv_cell
 from fglaudit.finding import Status
 from fglaudit.reports.bought import chance, gains
 from fglaudit.reports.controls import Bought

@@ -10,10 +10,10 @@ from typing import Any
 from harness_runners import measure
 from rich.console import Console
 
-from fglaudit.execution.engine import Engine, Listener, failed
-from fglaudit.execution.local_engine import LocalEngine
-from fglaudit.execution.shards import Shard
-from fglaudit.execution.worker import Failure, Progress, Runner, Task, compute
+from fglaudit.execution.engines.engine import Engine, Listener, failed
+from fglaudit.execution.engines.local_engine import LocalEngine
+from fglaudit.execution.engines.worker import Failure, Progress, Runner, Task, compute
+from fglaudit.execution.folder.shards import Shard
 from fglaudit.finding import CellRecord
 from fglaudit.run import run_suite
 from fglaudit.suite.suite import Suite, resolve

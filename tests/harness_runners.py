@@ -15,7 +15,7 @@ import torch
 
 from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
-from fglaudit.execution.data_child import Loaded
+from fglaudit.execution.engines.data_child import Loaded
 from fglaudit.execution.rows import blank_record
 from fglaudit.finding import CellRecord, Status
 from fglaudit.suite.cell import Cell

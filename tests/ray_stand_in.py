@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fglaudit.execution.ray_engine import Rounds
+from fglaudit.execution.engines.ray_engine import Rounds
 
 
 class RayError(Exception):

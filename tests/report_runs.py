@@ -9,9 +9,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from fglaudit.execution.plan import Planned
-from fglaudit.execution.stored_record import Made, record_text
-from fglaudit.execution.stored_run import Manifest
+from fglaudit.execution.folder.plan import Planned
+from fglaudit.execution.folder.stored_record import Made, record_text
+from fglaudit.execution.folder.stored_run import Manifest
 from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.quantities.row_examples import RowExample
 from fglaudit.reports import write_report

@@ -94,6 +94,13 @@ def test_doctor_asks_torch_where_it_is_told_to(monkeypatch: pytest.MonkeyPatch) 
     assert {check.what for check in examine()} == set(quick)
 
 
+def test_doctor_notices_an_optional_package_that_does_not_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pymetis")
+    monkeypatch.setitem(sys.modules, "pymetis", None)
+    (found,) = (check for check in examine(torch_too=True) if check.what == "pymetis")
+    assert found.state == "missing" and "does not import: ModuleNotFoundError" in found.detail and found.fix
+
+
 @pytest.mark.parametrize("name", ["cora", "dirichlet", "fedgat", "subset-sum"])
 def test_sources_are_found_from_any_folder(name: str, tmp_path: Path) -> None:
     """Where the package is installed for development, a finder of its own knows where it lies, and not the path."""

@@ -138,7 +138,8 @@ def train(name: str, arguments: dict[str, Any], protocol: FederatedProtocol) -> 
     session.prepare, session.release, session.merge = watched_prepare, watched_release, watched_merge
     session.local_update = watched_update
     channel = RecordingChannel(session, graph.num_clients, derive(0, "defense"))
-    with mock.patch("fglaudit.wire.asked_again.is_foreign", return_value=False):  # watched calls are those of the run
+    # Watched calls are those of the run.
+    with mock.patch("fglaudit.wire.observing.asked_again.is_foreign", return_value=False):
         protocol.train(graph, channel, rng=derive(0, "train"), device=CPU)
     seen.unstated = channel.unstated
     return seen

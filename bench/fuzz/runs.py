@@ -22,9 +22,9 @@ from rich.console import Console
 from bench.fuzz.campaign import Tally
 from bench.fuzz.server import preload, run
 from fglaudit.errors import FglauditError
-from fglaudit.execution.engine import Engine, Listener, failed
-from fglaudit.execution.stored_run import read_records
-from fglaudit.execution.worker import Failure, Runner, Task, compute
+from fglaudit.execution.engines.engine import Engine, Listener, failed
+from fglaudit.execution.engines.worker import Failure, Runner, Task, compute
+from fglaudit.execution.folder.stored_run import read_records
 from fglaudit.files.own import stamped
 from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.run import run_suite, write_outputs

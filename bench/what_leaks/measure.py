@@ -15,8 +15,8 @@ import yaml
 from rich.console import Console
 
 from fglaudit.errors import FglauditError
-from fglaudit.execution.engine import default_jobs
-from fglaudit.execution.engines import make_engine
+from fglaudit.execution.engines.by_name import make_engine
+from fglaudit.execution.engines.engine import default_jobs
 from fglaudit.finding import Finding, Status
 from fglaudit.reports.numbers import THIN, decimal, percent
 from fglaudit.reports.records import load_run

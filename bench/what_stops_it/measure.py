@@ -11,8 +11,8 @@ from pathlib import Path
 from rich.console import Console
 
 from fglaudit.commands.confirming import confirm_chosen
-from fglaudit.execution.engine import default_jobs
-from fglaudit.execution.engines import make_engine
+from fglaudit.execution.engines.by_name import make_engine
+from fglaudit.execution.engines.engine import default_jobs
 from fglaudit.reports.achieved import why_so
 from fglaudit.reports.answers import Answer, AnswerWord, answers
 from fglaudit.reports.choice import Confirmations, chosen

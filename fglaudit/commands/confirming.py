@@ -15,8 +15,8 @@ from rich.console import Console
 
 from fglaudit.errors import FglauditError
 from fglaudit.execution.display import say
-from fglaudit.execution.engine import Engine
-from fglaudit.execution.run_folder import CONFIRMED
+from fglaudit.execution.engines.engine import Engine
+from fglaudit.execution.folder.run_folder import CONFIRMED
 from fglaudit.finding import CellRecord
 from fglaudit.reports.choice import chosen, seeds_for
 from fglaudit.reports.records import Run, load_run

@@ -10,7 +10,7 @@ from fglaudit.execution.exit_code import ExitCode
 
 
 def doctor(
-    full: Annotated[bool, typer.Option("--full", help="Import torch too, and ask it for devices (seconds).")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Import torch and optional packages too (seconds).")] = False,
 ) -> None:
     """Check the installation: versions, optional packages, devices, data sets; says how to get what is missing."""
     from fglaudit.doctor import examine

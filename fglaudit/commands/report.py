@@ -17,8 +17,8 @@ INTO = "a report is written into the folder of its run: make it writable, or cop
 
 def report(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]) -> None:
     """Write the tables, reports and figures of a run again, finished or not."""
-    from fglaudit.execution.run_folder import READ, run_folder
-    from fglaudit.execution.stored_run import failed_rows
+    from fglaudit.execution.folder.run_folder import READ, run_folder
+    from fglaudit.execution.folder.stored_run import failed_rows
     from fglaudit.files.own import check_writable
     from fglaudit.reports.numbers import plural
     from fglaudit.reports.png import MISSING, draws

@@ -70,10 +70,10 @@ def run(
 ) -> None:
     """Train, attack and report. The same command continues a run that was stopped; failed cells are tried again."""
     from fglaudit.execution.display import say
-    from fglaudit.execution.engine import default_jobs
-    from fglaudit.execution.engines import make_engine
-    from fglaudit.execution.run_folder import check_ours, run_folder
-    from fglaudit.execution.shards import Shard
+    from fglaudit.execution.engines.by_name import make_engine
+    from fglaudit.execution.engines.engine import default_jobs
+    from fglaudit.execution.folder.run_folder import check_ours, run_folder
+    from fglaudit.execution.folder.shards import Shard
     from fglaudit.suite.overrides import load_suite, output_folder, pick_device
     from fglaudit.suite.plugin_files import Trust
 
@@ -135,7 +135,7 @@ def _dry_run(
     """
     from fglaudit.execution.display import print_plan, say
     from fglaudit.execution.dry_run import FAILS, opened
-    from fglaudit.execution.growing import check_goes_on
+    from fglaudit.execution.folder.growing import check_goes_on
     from fglaudit.suite.cell import UNKNOWN_HASH
 
     cells = [dataclasses.replace(cell, secret=secret).hash() for cell in suite.cells()]
@@ -157,7 +157,7 @@ def _conclude(screen: Console, name: str, directory: Path, records: Sequence[Cel
     """Print which cells failed and where the report is, and end with the exit code that ``records`` ask for."""
     from fglaudit.execution.display import say
     from fglaudit.execution.failures import failures_table
-    from fglaudit.execution.stored_run import failed_rows
+    from fglaudit.execution.folder.stored_run import failed_rows
     from fglaudit.run import ERRORS
 
     if failed := failed_rows(records):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from fglaudit.interfaces import DefenseSession, Guarantee
 from fglaudit.privacy.accounting import Relation
-from fglaudit.wire.foreign import is_foreign
+from fglaudit.wire.observing.foreign import is_foreign
 
 
 def promise_of(session: DefenseSession) -> Guarantee:

@@ -21,11 +21,11 @@ from rich.progress import (
 )
 
 from fglaudit.errors import FglauditError, printable
-from fglaudit.execution.engine import Listener, Running
+from fglaudit.execution.engines.engine import Listener, Running
+from fglaudit.execution.engines.worker import Progress as Rounds
+from fglaudit.execution.engines.worker import Task, phase
 from fglaudit.execution.failures import Causes
-from fglaudit.execution.stored_run import read_record
-from fglaudit.execution.worker import Progress as Rounds
-from fglaudit.execution.worker import Task, phase
+from fglaudit.execution.folder.stored_run import read_record
 from fglaudit.finding import CellRecord, Status
 from fglaudit.suite.cell import Cell, arguments, dataset_name
 from fglaudit.suite.suite import Suite

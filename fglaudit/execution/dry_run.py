@@ -13,7 +13,7 @@ from fglaudit.datasets import DatasetSpec
 from fglaudit.datasets.size import expected_size, in_words
 from fglaudit.errors import FglauditError
 from fglaudit.execution.display import cell_label
-from fglaudit.execution.engine import available_cores
+from fglaudit.execution.engines.engine import available_cores
 from fglaudit.execution.forecast.forecast import Forecast, duration
 from fglaudit.execution.forecast.settings import forecasts
 from fglaudit.execution.preflight import LARGE, check_data

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from fglaudit.errors import FglauditError, printable
 from fglaudit.execution.display import cell_label, counts
-from fglaudit.execution.engine import Listener
-from fglaudit.execution.worker import Task
+from fglaudit.execution.engines.engine import Listener
+from fglaudit.execution.engines.worker import Task
 from fglaudit.files.own import reason
 from fglaudit.files.user import user_path
 from fglaudit.finding import CellRecord, Finding, Status

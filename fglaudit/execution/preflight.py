@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
-from fglaudit.execution.data_child import TooLarge, look_safely
+from fglaudit.execution.engines.data_child import TooLarge, look_safely
 from fglaudit.suite.suite import Suite
 
 LARGE = ("ogbn-arxiv", "ogbn-products")

@@ -9,6 +9,8 @@ from typing import Any
 from fglaudit import registry
 from fglaudit.execution.examined_fields import Declared, Read, after_attacks, unread
 from fglaudit.finding import CellRecord, Finding, Status
+from fglaudit.interfaces import FederatedProtocol
+from fglaudit.observers import ObserverSpec
 from fglaudit.recording import Recording
 from fglaudit.scoring.output import Output
 from fglaudit.scoring.score import Measurement
@@ -74,7 +76,19 @@ def attacked_record(
     declared = {kind.name: {payload.__name__ for payload in kind.reads()} for kind in kinds}
     read = {(o.blank.observer, o.blank.observer_knowledge, o.blank.attack): o.read for o in outputs}
     asked = declared if _all_attacks(cell) else None
-    return cell_record(cell.hash(), suite, cell.description(), recording, measured, read, asked)
+    record = cell_record(cell.hash(), suite, cell.description(), recording, measured, read, asked)
+    return replace(record, notes=(*record.notes, *without_its_edges(cell.protocol, cell.observers)))
+
+
+def without_its_edges(protocol: FederatedProtocol, observers: Sequence[ObserverSpec]) -> tuple[str, ...]:
+    """Return a note where a server is asked about only as if it did not have the edges on which it computes."""
+    servers = [spec for spec in observers if "server" in spec.parties]
+    if not protocol.server_holds_edges or not servers or any(spec.topology for spec in servers):
+        return ()
+    return (
+        f"the server of {type(protocol).name} computes on every edge, the one asked about here has none: its labels are"
+        " read by less than it has, and edges count as found; add the observer {parties: [server], topology: true}",
+    )
 
 
 def _all_attacks(cell: Cell) -> bool:

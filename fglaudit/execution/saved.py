@@ -18,10 +18,10 @@ from torch import Tensor
 from fglaudit import __version__, registry
 from fglaudit.attacking import run_attacks
 from fglaudit.errors import FglauditError
-from fglaudit.execution.plan import Planned
+from fglaudit.execution.folder.plan import Planned
+from fglaudit.execution.folder.stored_record import Made, record_text
+from fglaudit.execution.folder.stored_run import Manifest, read_manifest, read_record
 from fglaudit.execution.rows import cell_record
-from fglaudit.execution.stored_record import Made, record_text
-from fglaudit.execution.stored_run import Manifest, read_manifest, read_record
 from fglaudit.execution.weakened import through_planted_rows
 from fglaudit.files.own import check_writable, make_folder, write_atomic, write_new
 from fglaudit.finding import CellRecord, Status

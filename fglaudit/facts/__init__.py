@@ -1,9 +1,9 @@
 """Typed public statements of what happens to a payload between its owner and the wire: noise, clip, rounding, drop ...
 
-A defense states its facts in the order in which they apply (``DefenseSession.facts``); attacks read them and say which
-of them they allow for (``Attack.models``). Nothing is believed unobserved: every fact can be compared with what entered
-and left the defense's hooks (:mod:`fglaudit.wire.observed`). The list is closed for what is built in; a plugin may
-subclass :class:`Fact`, and nobody models its fact until an attack does.
+A defense states its facts in the order in which they apply (``DefenseSession.facts``); attacks read them and say
+which of them they allow for (``Attack.models``). Nothing is believed unobserved: every fact can be compared with what
+entered and left the defense's hooks (:mod:`fglaudit.wire.observing.observed`). The list is closed for what is built
+in; a plugin may subclass :class:`Fact`, and nobody models its fact until an attack does.
 """
 
 from fglaudit.facts.base import Fact, Unstated

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fglaudit.errors import FglauditError, unknown
-from fglaudit.execution.stored_run import Manifest
+from fglaudit.execution.folder.stored_run import Manifest
 from fglaudit.gate.naming import name_all
 from fglaudit.gate.policy import Policy
 from fglaudit.gate.upper_ends import nothing_leaves

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fglaudit.empirical.fields.states import PROTOCOL
 from fglaudit.execution.exit_code import ExitCode, refuted
-from fglaudit.execution.stored_run import Manifest, read_manifest
+from fglaudit.execution.folder.stored_run import Manifest, read_manifest
 from fglaudit.finding import CellRecord, Status
 from fglaudit.gate.askable import check_askable, observer_names
 from fglaudit.gate.check import Check, GateResult

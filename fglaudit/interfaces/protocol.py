@@ -25,6 +25,8 @@ class FederatedProtocol(ABC):
     name: ClassVar[str]
     shown: ClassVar[tuple[str, ...]] = ()
     emits: ClassVar[tuple[type[Payload], ...]]
+    server_holds_edges: ClassVar[bool] = False
+    """Whether the server, as published, computes on every edge of the graph."""
 
     @property
     @abstractmethod

@@ -1,9 +1,9 @@
 """Epsilon as this tool accounts it, from what a defense states as facts and what was counted on the wire.
 
-Of a defense's guarantee only the words are used: unit, neighbouring relation, delta, whom it is about. Scales and clips
-come from facts, which are compared with what the hooks really do (:mod:`fglaudit.wire.observed`); gains, numbers of
-losses and shares of a mean from the protocol; releases from the wire (and never fewer than the protocol has in a
-training that is not stopped early, since when it stops may depend on the data).
+Of a defense's guarantee only the words are used: unit, neighbouring relation, delta, whom it is about. Scales and
+clips come from facts, which are compared with what the hooks really do (:mod:`fglaudit.wire.observing.observed`);
+gains, numbers of losses and shares of a mean from the protocol; releases from the wire (and never fewer than the
+protocol has in a training that is not stopped early, since when it stops may depend on the data).
 
 Noise counts in three places:
 

@@ -17,12 +17,12 @@ from fglaudit.interfaces import Attack, DefenseSession, LocalUpdate
 from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, Payload, is_repeated
 from fglaudit.privacy.counted import Counted
 from fglaudit.view import Observer
-from fglaudit.wire.asked_again import AskedAgain
 from fglaudit.wire.counting import Counter
-from fglaudit.wire.observed import Observed
-from fglaudit.wire.observed_graph import copied
-from fglaudit.wire.opened_again import OpenedAgain
-from fglaudit.wire.stated import Hook, Values
+from fglaudit.wire.observing.asked_again import AskedAgain
+from fglaudit.wire.observing.observed import Observed
+from fglaudit.wire.observing.observed_graph import copied
+from fglaudit.wire.observing.opened_again import OpenedAgain
+from fglaudit.wire.observing.stated import Hook, Values
 from fglaudit.wire.transcript import Transcript
 
 _FEW_VALUES = 64

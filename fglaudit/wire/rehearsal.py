@@ -26,8 +26,8 @@ from fglaudit.rng import split
 from fglaudit.structure import Structure
 from fglaudit.view import Messages, Observer, Released
 from fglaudit.wire.channel import Keep, RecordingChannel
-from fglaudit.wire.observed import Observed
-from fglaudit.wire.observed_graph import copied
+from fglaudit.wire.observing.observed import Observed
+from fglaudit.wire.observing.observed_graph import copied
 from fglaudit.wire.transcript import Transcript
 
 HOOKS = ("prepare", "merge", "local_update", "release", "seal")

@@ -108,6 +108,7 @@ class FedGAT(GatProtocol):
     """
 
     name: ClassVar[str] = "fedgat"
+    server_holds_edges: ClassVar[bool] = True
     shown: ClassVar[tuple[str, ...]] = ("variant", "degree")
     emits: ClassVar[tuple[type[Payload], ...]] = (RawFeatures, MaskedMatrices, MaskedVectors, Embeddings, ModelUpdate)
 

@@ -99,6 +99,7 @@ class GFLAPPNP(FederatedProtocol):
     """
 
     name: ClassVar[str] = "gfl-appnp"
+    server_holds_edges: ClassVar[bool] = True
     shown: ClassVar[tuple[str, ...]] = ("variant", "local_steps")
     emits: ClassVar[tuple[type[Payload], ...]] = (
         ModelUpdate,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -237,6 +238,8 @@ class SplitProtocol(FederatedProtocol):
     Subclasses are dataclasses that declare these fields themselves, because findings print fields in order of
     declaration. A field that a subclass does not declare keeps the value given here.
     """
+
+    server_holds_edges: ClassVar[bool] = True
 
     split: str
     smoothness: float = 0.0

@@ -67,6 +67,7 @@ class LPGNN(FederatedProtocol):
     """
 
     name: ClassVar[str] = "lpgnn"
+    server_holds_edges: ClassVar[bool] = True
     shown: ClassVar[tuple[str, ...]] = ("label_epsilon", "feature_hops", "label_hops")
     emits: ClassVar[tuple[type[Payload], ...]] = (RawFeatures, ClassReports)
 

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 from report_runs import DEFENSES, clustered_cell, hits_in_clusters, store
 
-from fglaudit.execution.run_folder import CONFIRMED
+from fglaudit.execution.folder.run_folder import CONFIRMED
 from fglaudit.reports.records import load_run
 from fglaudit.suite.overrides import load_suite
 

@@ -8,7 +8,7 @@ import pytest
 
 from fglaudit.cli import main
 from fglaudit.commands.confirming import fresh_seeds
-from fglaudit.execution.run_folder import CONFIRMED
+from fglaudit.execution.folder.run_folder import CONFIRMED
 from fglaudit.reports.records import load_run
 
 SUITE = """

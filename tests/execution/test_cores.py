@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fglaudit.execution import cores
-from fglaudit.execution.local_engine import LocalEngine
+from fglaudit.execution.engines import cores
+from fglaudit.execution.engines.local_engine import LocalEngine
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from report_runs import make_cell, store
 
 from fglaudit.cli import main
 from fglaudit.execution.exit_code import ExitCode, combined, refuted, troubles
-from fglaudit.execution.stored_record import record_text
-from fglaudit.execution.stored_run import read_stored
+from fglaudit.execution.folder.stored_record import record_text
+from fglaudit.execution.folder.stored_run import read_stored
 from fglaudit.finding import CellRecord, Status
 from fglaudit.guarantees import Verdict, Word
 

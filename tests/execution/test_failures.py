@@ -10,7 +10,7 @@ from harness_runners import RAISES, misbehave
 from rich.console import Console
 
 from fglaudit.execution.failures import failures_table
-from fglaudit.execution.stored_run import failed_rows
+from fglaudit.execution.folder.stored_run import failed_rows
 from fglaudit.finding import CellRecord
 from fglaudit.suite.cell import Cell
 

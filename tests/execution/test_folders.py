@@ -13,9 +13,9 @@ from harness_runners import measure
 from rich.console import Console
 
 from fglaudit.errors import FglauditError
-from fglaudit.execution.kept import KEY_FILE, remove_kept, secret_key
-from fglaudit.execution.run_folder import check_ours, run_folder
-from fglaudit.execution.worker import Task, compute
+from fglaudit.execution.engines.worker import Task, compute
+from fglaudit.execution.folder.kept import KEY_FILE, remove_kept, secret_key
+from fglaudit.execution.folder.run_folder import check_ours, run_folder
 from fglaudit.files.own import make_folder, write_atomic, write_new
 from fglaudit.run import run_suite
 

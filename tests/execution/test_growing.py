@@ -16,7 +16,7 @@ from rich.console import Console
 from fglaudit.cli import main
 from fglaudit.errors import FglauditError
 from fglaudit.execution.display import print_plan
-from fglaudit.execution.growing import check_goes_on
+from fglaudit.execution.folder.growing import check_goes_on
 from fglaudit.suite.suite import Suite
 
 

@@ -12,9 +12,9 @@ from fglaudit.datasets import DatasetSpec
 from fglaudit.datasets.csbm import CsbmOptions
 from fglaudit.datasets.size import Size, expected_size
 from fglaudit.errors import FglauditError
-from fglaudit.execution import data_child
-from fglaudit.execution.data_child import Loaded, TooLarge, look, look_safely
-from fglaudit.execution.worker import explain
+from fglaudit.execution.engines import data_child
+from fglaudit.execution.engines.data_child import Loaded, TooLarge, look, look_safely
+from fglaudit.execution.engines.worker import explain
 from fglaudit.finding import Status
 
 

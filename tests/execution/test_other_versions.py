@@ -9,8 +9,8 @@ import yaml
 from execution_runs import run, suite
 
 from fglaudit.errors import FglauditError
-from fglaudit.execution.growing import check_goes_on
-from fglaudit.execution.stored_record import parse_record
+from fglaudit.execution.folder.growing import check_goes_on
+from fglaudit.execution.folder.stored_record import parse_record
 from fglaudit.files.own import stamped, unstamped
 from fglaudit.reports.compare import compare_folders, comparison_text
 from fglaudit.run import write_outputs

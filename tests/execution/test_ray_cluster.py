@@ -13,8 +13,8 @@ import pytest
 from execution_runs import InlineEngine, suite
 from rich.console import Console
 
-from fglaudit.execution.engine import Engine
-from fglaudit.execution.ray_engine import RayEngine
+from fglaudit.execution.engines.engine import Engine
+from fglaudit.execution.engines.ray_engine import RayEngine
 from fglaudit.run import run_suite
 
 pytestmark = pytest.mark.foreign

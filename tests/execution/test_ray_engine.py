@@ -24,11 +24,11 @@ from ray_stand_in import (
 )
 
 from fglaudit.errors import FglauditError
-from fglaudit.execution import ray_engine
-from fglaudit.execution.engine import Listener, failed
-from fglaudit.execution.engines import make_engine
-from fglaudit.execution.ray_engine import RayEngine
-from fglaudit.execution.worker import Progress, Task
+from fglaudit.execution.engines import ray_engine
+from fglaudit.execution.engines.by_name import make_engine
+from fglaudit.execution.engines.engine import Listener, failed
+from fglaudit.execution.engines.ray_engine import RayEngine
+from fglaudit.execution.engines.worker import Progress, Task
 from fglaudit.finding import CellRecord, Status
 
 

@@ -12,8 +12,8 @@ import pytest
 from execution_runs import run, suite
 
 from fglaudit.errors import FglauditError
-from fglaudit.execution.shards import Claims, Shard, held
-from fglaudit.execution.stored_run import NOT_RUN
+from fglaudit.execution.folder.shards import Claims, Shard, held
+from fglaudit.execution.folder.stored_run import NOT_RUN
 from fglaudit.finding import Status
 
 SEEDS = [0, 1, 2, 3, 4]
@@ -53,7 +53,8 @@ def test_shards_are_a_partition() -> None:
 def test_two_processes_on_one_folder(tmp_path: Path) -> None:
     """Both begin a folder that is not there; what they find together is what one process finds."""
     code = (
-        "from pathlib import Path; from execution_runs import run, suite; from fglaudit.execution.shards import Shard;"
+        "from pathlib import Path; from execution_runs import run, suite;"
+        "from fglaudit.execution.folder.shards import Shard;"
         "records, _ = run(suite(seeds={seeds}), Path({folder!r}), shard=Shard({i}, 2)); print(len(records))"
     )
     both = [process(code.format(seeds=SEEDS, folder=str(tmp_path / "shards"), i=i)) for i in (1, 2)]
@@ -110,7 +111,7 @@ def test_workers_are_not_given_what_another_process_has(tmp_path: Path) -> None:
 
 def test_a_killed_process_loses_its_claims(tmp_path: Path) -> None:
     code = (
-        "from pathlib import Path; from fglaudit.execution.shards import Claims; import time;"
+        "from pathlib import Path; from fglaudit.execution.folder.shards import Claims; import time;"
         f"claims = Claims(Path({str(tmp_path)!r})); print(claims.take('a'), flush=True); time.sleep(600)"
     )
     one = process(code)

@@ -12,12 +12,12 @@ from execution_runs import run, suite
 from harness_runners import KILLED, OUT_OF_MEMORY, RAISES, USER_ERROR, misbehave
 
 from fglaudit.errors import FglauditError
-from fglaudit.execution import csv_files
-from fglaudit.execution.csv_files import write_findings
-from fglaudit.execution.engines import make_engine
-from fglaudit.execution.run_folder import CONFIRMED
-from fglaudit.execution.store import open_run
-from fglaudit.execution.stored_run import NOT_RUN, read_manifest, read_record, read_records
+from fglaudit.execution.engines.by_name import make_engine
+from fglaudit.execution.folder import csv_files
+from fglaudit.execution.folder.csv_files import write_findings
+from fglaudit.execution.folder.run_folder import CONFIRMED
+from fglaudit.execution.folder.store import open_run
+from fglaudit.execution.folder.stored_run import NOT_RUN, read_manifest, read_record, read_records
 from fglaudit.files.own import stamped, unstamped
 from fglaudit.finding import COLUMNS, CellRecord, Status
 

@@ -20,10 +20,10 @@ from rich.console import Console
 
 from fglaudit.errors import FglauditError
 from fglaudit.execution.display import PlainProgress, heartbeat
-from fglaudit.execution.engine import Listener, Running
-from fglaudit.execution.local_engine import START_TRIES, LocalEngine
-from fglaudit.execution.plan import Planned
-from fglaudit.execution.worker import Progress, Runner, Task
+from fglaudit.execution.engines.engine import Listener, Running
+from fglaudit.execution.engines.local_engine import START_TRIES, LocalEngine
+from fglaudit.execution.engines.worker import Progress, Runner, Task
+from fglaudit.execution.folder.plan import Planned
 from fglaudit.finding import CellRecord, Status
 
 
@@ -177,7 +177,7 @@ def test_what_is_left_is_reckoned_by_cells_that_were_measured(monkeypatch: pytes
 
 def test_a_worker_is_ready_soon_because_libraries_of_few_cells_wait() -> None:
     code = (
-        "import sys\nimport fglaudit.execution.run_cell, fglaudit.execution.worker\n"
+        "import sys\nimport fglaudit.execution.run_cell, fglaudit.execution.engines.worker\n"
         "heavy = {'pandas', 'networkx', 'sklearn', 'matplotlib', 'tenseal', 'ray'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )

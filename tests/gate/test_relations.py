@@ -10,7 +10,7 @@ import pytest
 from gate_runs import GOOD, Change, cells, gate
 
 from fglaudit.execution.exit_code import ExitCode
-from fglaudit.execution.stored_record import _check_guarantee
+from fglaudit.execution.folder.stored_record import _check_guarantee
 from fglaudit.gate.policy import Epsilon
 from fglaudit.gate.relations import worth
 from fglaudit.guarantees import RELATIONS, Verdict, verdict_from_json

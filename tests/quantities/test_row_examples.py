@@ -9,8 +9,8 @@ import torch
 from execution_runs import suite
 from torch import Tensor
 
+from fglaudit.execution.folder.stored_record import Made, parse_record, record_text
 from fglaudit.execution.run_cell import run_cell
-from fglaudit.execution.stored_record import Made, parse_record, record_text
 from fglaudit.files.own import stamped
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Reconstruction

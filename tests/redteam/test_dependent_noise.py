@@ -11,8 +11,8 @@ from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.recording import record_training
 from fglaudit.rng import derive
 from fglaudit.testing import example_graph
-from fglaudit.wire.alike_rows import alike_rows
-from fglaudit.wire.dependent_draws import dependent_draws
+from fglaudit.wire.observing.alike_rows import alike_rows
+from fglaudit.wire.observing.dependent_draws import dependent_draws
 
 
 def found(kind: str, seed: int) -> list[str]:

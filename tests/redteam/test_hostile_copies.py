@@ -24,7 +24,7 @@ from fglaudit.scoring.score import score
 from fglaudit.testing import example_graph
 from fglaudit.view import Observer
 from fglaudit.wire.channel import RecordingChannel
-from fglaudit.wire.kept_outside import copies_itself, kept_outside
+from fglaudit.wire.observing.kept_outside import copies_itself, kept_outside
 
 
 def recorded(kind: str, seed: int = 0) -> tuple[Finding, set[Target]]:

@@ -18,8 +18,8 @@ from fglaudit.registry import build
 from fglaudit.rng import derive
 from fglaudit.scoring.score import score
 from fglaudit.testing import example_graph
-from fglaudit.wire.drawn_alike import bits_alike, more_often
-from fglaudit.wire.observed import Observed
+from fglaudit.wire.observing.drawn_alike import bits_alike, more_often
+from fglaudit.wire.observing.observed import Observed
 
 
 def finding(kind: str, seed: int = 0, key: bytes = b"") -> Finding:

@@ -11,7 +11,7 @@ from pathlib import Path
 from report_runs import DEFENSES, clustered_cell, hits_in_clusters, store, texts
 from rich.console import Console
 
-from fglaudit.execution.run_folder import CONFIRMED
+from fglaudit.execution.folder.run_folder import CONFIRMED
 from fglaudit.finding import CellRecord
 from fglaudit.reports.choice import CHOSEN, Confirmations, chosen, seeds_for
 from fglaudit.reports.console import print_confirmed

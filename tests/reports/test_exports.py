@@ -17,7 +17,7 @@ from report_runs import DEFENSES, PROTOCOLS, _Page, make_cell, make_run, store
 from rich.console import Console
 
 from fglaudit.cli import main
-from fglaudit.execution.csv_files import write_findings
+from fglaudit.execution.folder.csv_files import write_findings
 from fglaudit.finding import COLUMNS
 from fglaudit.reports import write_report
 from fglaudit.reports.console import print_answers

@@ -12,8 +12,8 @@ from report_runs import ATTACKS, DEFENSES, MADE, PROTOCOLS, _Page, make_cell, st
 from report_runs import clustered_cell as cell
 from report_runs import hits_in_clusters as rows
 
-from fglaudit.execution.plan import Planned
-from fglaudit.execution.stored_run import Manifest
+from fglaudit.execution.folder.plan import Planned
+from fglaudit.execution.folder.stored_run import Manifest
 from fglaudit.files.own import stamped, unstamped
 from fglaudit.finding import CellRecord, Status
 from fglaudit.guarantees import FieldState

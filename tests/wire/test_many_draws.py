@@ -18,8 +18,8 @@ from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, example_graph, record
 from fglaudit.view import Observer
-from fglaudit.wire import asked_again, many_draws
 from fglaudit.wire.channel import RecordingChannel
+from fglaudit.wire.observing import asked_again, many_draws
 from fglaudit.wire.rehearsal import _RehearsedChannel, _UnwatchedChannel, rehearsal
 
 PROTOCOL, DEFENSE = FedGCN(hops=1, rounds=1), Gaussian(epsilon=2.0)

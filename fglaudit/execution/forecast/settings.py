@@ -20,7 +20,7 @@ import torch
 
 from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
-from fglaudit.execution.data_child import is_memory, without_memory
+from fglaudit.execution.engines.data_child import is_memory, without_memory
 from fglaudit.execution.forecast.costs import machine_seconds
 from fglaudit.execution.forecast.forecast import Forecast
 from fglaudit.execution.forecast.probe import probe

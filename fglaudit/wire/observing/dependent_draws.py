@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.facts.residuals import DROWNED, Shape, Spending, leaves_a_direction, normal_scores
-from fglaudit.wire.waves import waves_together
+from fglaudit.wire.observing.waves import waves_together
 
 _FEWEST = 12
 """Draws below which nothing is asked."""

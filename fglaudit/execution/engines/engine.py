@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fglaudit.errors import FglauditError
-from fglaudit.execution.cores import available_cores as available_cores
+from fglaudit.execution.engines.cores import available_cores as available_cores
+from fglaudit.execution.engines.worker import Progress, Runner, Task
 from fglaudit.execution.rows import blank_record
-from fglaudit.execution.worker import Progress, Runner, Task
 from fglaudit.finding import CellRecord, Status
 
 CHECK_SECONDS = 2.0

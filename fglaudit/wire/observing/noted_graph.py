@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from fglaudit.graph import ClientGraph
-from fglaudit.wire.observed_graph import EDGE_FIELDS, same
+from fglaudit.wire.observing.observed_graph import EDGE_FIELDS, same
 
 ACROSS = frozenset({"remote_nodes", "remote_degrees", "boundary"})
 """Fields about edges to other clients."""

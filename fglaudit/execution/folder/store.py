@@ -33,12 +33,12 @@ from filelock import FileLock, Timeout
 
 from fglaudit import __version__, registry
 from fglaudit.errors import FglauditError
-from fglaudit.execution.growing import FIX, RULE, grows
-from fglaudit.execution.plan import Planned
-from fglaudit.execution.run_folder import check_ours, free_name, run_folder
-from fglaudit.execution.shards import WAIT_SECONDS, Shard, check_none, held
-from fglaudit.execution.stored_record import Made, damaged, record_text
-from fglaudit.execution.stored_run import OTHER, Manifest, is_there, no_cycles_sought, read_manifest, read_stored
+from fglaudit.execution.folder.growing import FIX, RULE, grows
+from fglaudit.execution.folder.plan import Planned
+from fglaudit.execution.folder.run_folder import check_ours, free_name, run_folder
+from fglaudit.execution.folder.shards import WAIT_SECONDS, Shard, check_none, held
+from fglaudit.execution.folder.stored_record import Made, damaged, record_text
+from fglaudit.execution.folder.stored_run import OTHER, Manifest, is_there, no_cycles_sought, read_manifest, read_stored
 from fglaudit.files.own import (
     TEMPORARY,
     make_folder,

@@ -10,8 +10,8 @@ import yaml
 
 from fglaudit import __version__
 from fglaudit.errors import FglauditError
-from fglaudit.execution.run_folder import CONFIRMED
-from fglaudit.execution.stored_run import Manifest, is_there, read_manifest
+from fglaudit.execution.folder.run_folder import CONFIRMED
+from fglaudit.execution.folder.stored_run import Manifest, is_there, read_manifest
 from fglaudit.files.own import read_own
 from fglaudit.suite.suite import Suite, resolve
 

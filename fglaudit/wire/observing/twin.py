@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fglaudit.facts import ROWS, Memoised, Target
 from fglaudit.interfaces import DefenseSession
-from fglaudit.wire.stated import Hook, Stated, Values
+from fglaudit.wire.observing.stated import Hook, Stated, Values
 
 _WHY = "what leaves says something of other rows or values, which the session remembers: with others the same message\
  leaves otherwise"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fglaudit.errors import FglauditError, unknown
-from fglaudit.execution.cores import threads_of
-from fglaudit.execution.engine import Engine
-from fglaudit.execution.local_engine import LocalEngine
-from fglaudit.execution.ray_engine import RayEngine, import_ray
+from fglaudit.execution.engines.cores import threads_of
+from fglaudit.execution.engines.engine import Engine
+from fglaudit.execution.engines.local_engine import LocalEngine
+from fglaudit.execution.engines.ray_engine import RayEngine, import_ray
 
 
 def make_engine(

@@ -1,14 +1,14 @@
 """Is stated noise drawn from the run's generator, afresh, and whatever the values? A hook is asked again.
 
-What leaves one call may have the stated distribution and hide nothing: noise that everybody can draw again, noise that
-a row seeds by itself, earlier values in place of noise. So every hook of a defense that was not written here, and which
-states that it draws, is called on copies from one place in the code, in any order: for the run itself, with another
-generator, with the same draws and other values, and once on a twin with another memory (:mod:`fglaudit.wire.twin`).
-Noise must differ in the second, in its last bits too, and be the same in the third; random answers must be alike in the
-second no more often than by chance. Now and then some more draws are looked at together, which shows noise that is made
-of other noise, and at first many of a few messages, two of which, or of whose rows, are the same where seeds are few.
-The copies are made before any is called, so whatever a session remembers, they remember too; it goes on with what the
-run's own copy remembers.
+What leaves one call may have the stated distribution and hide nothing: noise that everybody can draw again, noise
+that a row seeds by itself, earlier values in place of noise. So every hook of a defense that was not written here,
+and which states that it draws, is called on copies from one place in the code, in any order: for the run itself, with
+another generator, with the same draws and other values, and once on a twin with another memory
+(:mod:`fglaudit.wire.observing.twin`). Noise must differ in the second, in its last bits too, and be the same in the
+third; random answers must be alike in the second no more often than by chance. Now and then some more draws are
+looked at together, which shows noise that is made of other noise, and at first many of a few messages, two of which,
+or of whose rows, are the same where seeds are few. The copies are made before any is called, so whatever a session
+remembers, they remember too; it goes on with what the run's own copy remembers.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from fglaudit.facts.residuals import Spending, strange_noise, unchanged
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import is_repeated
 from fglaudit.rng import copied, split
-from fglaudit.wire.alike_rows import alike_rows
-from fglaudit.wire.drawn_alike import answers_alike, bits_alike
-from fglaudit.wire.foreign import is_foreign
-from fglaudit.wire.kept_outside import copies_itself, has_slots, kept_outside
-from fglaudit.wire.many_draws import FEWEST_DRAWS, of_few, strange_draws
-from fglaudit.wire.stated import MANY, Hook, Stated, Values, draws_at_random, one_message, own, unlike
-from fglaudit.wire.twin import Twin
+from fglaudit.wire.observing.alike_rows import alike_rows
+from fglaudit.wire.observing.drawn_alike import answers_alike, bits_alike
+from fglaudit.wire.observing.foreign import is_foreign
+from fglaudit.wire.observing.kept_outside import copies_itself, has_slots, kept_outside
+from fglaudit.wire.observing.many_draws import FEWEST_DRAWS, of_few, strange_draws
+from fglaudit.wire.observing.stated import MANY, Hook, Stated, Values, draws_at_random, one_message, own, unlike
+from fglaudit.wire.observing.twin import Twin
 
 MOST_ASKED = 2**26
 """Values of one call beyond which a hook is not asked again; what it draws is then not known to be the run's."""

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 
-from fglaudit.execution.stored_record import csv_cell
-from fglaudit.execution.stored_run import read_records
+from fglaudit.execution.folder.stored_record import csv_cell
+from fglaudit.execution.folder.stored_run import read_records
 from fglaudit.execution.whole_protocol import whole_protocol
 from fglaudit.files.own import write_atomic
 from fglaudit.finding import COLUMNS, CellRecord, Finding, Status

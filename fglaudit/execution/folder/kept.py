@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 
 from fglaudit.errors import FglauditError
-from fglaudit.execution.run_folder import free_name
+from fglaudit.execution.folder.run_folder import free_name
 from fglaudit.files.own import TEMPORARY, read_own, write_new
 from fglaudit.rng import KEY_BYTES
 from fglaudit.wire.transcript import OPENED

@@ -12,8 +12,8 @@ from typing import Any
 
 from fglaudit import registry
 from fglaudit.errors import FglauditError
-from fglaudit.execution.data_child import estimate, without_memory
-from fglaudit.execution.engine import (
+from fglaudit.execution.engines.data_child import estimate, without_memory
+from fglaudit.execution.engines.engine import (
     CHECK_SECONDS,
     Engine,
     Listener,
@@ -23,8 +23,8 @@ from fglaudit.execution.engine import (
     failed,
     too_long,
 )
-from fglaudit.execution.kept import remove_kept
-from fglaudit.execution.worker import Failure, Progress, Runner, Task, explain, phase
+from fglaudit.execution.engines.worker import Failure, Progress, Runner, Task, explain, phase
+from fglaudit.execution.folder.kept import remove_kept
 from fglaudit.files.own import remove_tree
 from fglaudit.finding import CellRecord
 
@@ -265,7 +265,7 @@ def _ray_compute(
 ) -> CellRecord | Failure:
     import torch
 
-    from fglaudit.execution.worker import compute
+    from fglaudit.execution.engines.worker import compute
 
     rounds.begin.remote(attempt)
     torch.set_num_threads(threads)

@@ -14,9 +14,9 @@ from multiprocessing.process import BaseProcess
 
 from fglaudit import registry
 from fglaudit.errors import FglauditError
-from fglaudit.execution.cores import threads_of
-from fglaudit.execution.data_child import estimate
-from fglaudit.execution.engine import (
+from fglaudit.execution.engines.cores import threads_of
+from fglaudit.execution.engines.data_child import estimate
+from fglaudit.execution.engines.engine import (
     CHECK_SECONDS,
     Engine,
     Listener,
@@ -26,7 +26,7 @@ from fglaudit.execution.engine import (
     failed,
     too_long,
 )
-from fglaudit.execution.worker import Alive, Failure, Progress, Runner, Started, Task, explain, phase, serve
+from fglaudit.execution.engines.worker import Alive, Failure, Progress, Runner, Started, Task, explain, phase, serve
 from fglaudit.files.own import remove_tree
 from fglaudit.interruption import held_back
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fglaudit.errors import FglauditError
-from fglaudit.execution.plan import Planned, plan_from_json, plan_to_json
-from fglaudit.execution.run_folder import READ, run_folder
-from fglaudit.execution.stored_record import Made, damaged, parse_record
+from fglaudit.execution.folder.plan import Planned, plan_from_json, plan_to_json
+from fglaudit.execution.folder.run_folder import READ, run_folder
+from fglaudit.execution.folder.stored_record import Made, damaged, parse_record
 from fglaudit.files.own import DamagedError, read_own, read_stamped, stamped
 from fglaudit.finding import CellRecord, Finding, Status
 

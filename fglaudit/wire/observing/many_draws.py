@@ -13,10 +13,10 @@ from fglaudit.facts.residuals import Shape, Spending
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import is_repeated
 from fglaudit.rng import copied, split
-from fglaudit.wire.alike_rows import same_rows
-from fglaudit.wire.dependent_draws import dependent_draws
-from fglaudit.wire.drawn_alike import drawn_twice
-from fglaudit.wire.stated import MANY, Hook, Stated, Values, own, stepped, unlike
+from fglaudit.wire.observing.alike_rows import same_rows
+from fglaudit.wire.observing.dependent_draws import dependent_draws
+from fglaudit.wire.observing.drawn_alike import drawn_twice
+from fglaudit.wire.observing.stated import MANY, Hook, Stated, Values, own, stepped, unlike
 
 FEWEST_DRAWS = 16
 """Draws of few messages without which they are not looked at, and most draws of gradients that are sampled."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fglaudit.execution.stored_record import NAME, check_columns
+from fglaudit.execution.folder.stored_record import NAME, check_columns
 from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.suite.cell import Cell, identity
 

@@ -1,9 +1,9 @@
 """What a foreign session keeps where copies of it do not take it along, or says itself of how it is copied.
 
-Copies of a session are asked again (:mod:`fglaudit.wire.asked_again`), which shows something only where a copy neither
-knows that it is one nor shares a memory with the session. So classes that have a say in how they are copied are not
-believed, nor are sessions that write, while they are called, into their modules, their classes, or what their functions
-hold. What is kept farther away (files, other modules, the system's clock) is not seen.
+Copies of a session are asked again (:mod:`fglaudit.wire.observing.asked_again`), which shows something only where a
+copy neither knows that it is one nor shares a memory with the session. So classes that have a say in how they are
+copied are not believed, nor are sessions that write, while they are called, into their modules, their classes, or
+what their functions hold. What is kept farther away (files, other modules, the system's clock) is not seen.
 """
 
 from __future__ import annotations

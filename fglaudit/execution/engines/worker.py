@@ -1,4 +1,6 @@
-"""A worker process: computes one cell at a time and reports progress. Its parent is :mod:`fglaudit.execution.engine`.
+"""A worker process: computes one cell at a time and reports progress.
+
+Its parent is :mod:`fglaudit.execution.engines.engine`.
 
 Each worker has a pipe of its own, so that when one is killed it is known which cell it was computing; a shared pool
 would lose the cells of all its workers.
@@ -23,8 +25,8 @@ import torch
 from fglaudit import registry
 from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
-from fglaudit.execution.data_child import is_memory, without_memory
-from fglaudit.execution.kept import remove_kept
+from fglaudit.execution.engines.data_child import is_memory, without_memory
+from fglaudit.execution.folder.kept import remove_kept
 from fglaudit.files.own import make_folder, remove_tree, write_atomic
 from fglaudit.finding import CellRecord
 from fglaudit.interruption import leave_to_parent

@@ -1,0 +1,1 @@
+"""Where cells are computed: worker processes on this machine, or Ray."""
