@@ -12,7 +12,6 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from multiprocessing import resource_tracker
 from types import FrameType
 
 EXIT = 130
@@ -58,6 +57,8 @@ def held_back() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
+    from multiprocessing import resource_tracker
+
     resource_tracker.ensure_running()  # started within the block by the first child, it would lift it
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:

@@ -6,9 +6,9 @@ replayed. Of this package's protocols it is so by their code; of others the acco
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
+from fglaudit import registry
 from fglaudit.context import Context
 from fglaudit.guarantees import Audit, Outcome
 from fglaudit.interfaces import FederatedProtocol, Guarantee
@@ -23,7 +23,7 @@ def drawn_clients_audits(
 ) -> Sequence[Audit]:
     """Return that clients are drawn as stated is not tested, where that makes the epsilon smaller; else nothing."""
     uploads = context.uploads
-    if isinstance(uploads, str) or not isinstance(accounted, Accounted) or _of_this_package(protocol):
+    if isinstance(uploads, str) or not isinstance(accounted, Accounted) or registry.shipped("protocol", protocol):
         return ()
     by_server = any(part.payload == ModelUpdate.__name__ and part.by_server for part in accounted.mechanisms)
     if not (by_server and promise.coalition == 1 and uploads.senders < uploads.among):
@@ -33,9 +33,3 @@ def drawn_clients_audits(
         return (Audit(NAME, Outcome.REFUTED, words),)
     words = f"that {uploads.senders} of {uploads.among} clients are drawn afresh in every round is {context.protocol}'s"
     return (Audit(NAME, Outcome.UNTESTED, f"{words} own word, which is not tested"),)
-
-
-def _of_this_package(protocol: FederatedProtocol) -> bool:
-    kind = type(protocol)
-    home = sys.modules.get(kind.__module__)
-    return kind.__module__.partition(".")[0] == "fglaudit" and getattr(home, kind.__name__, None) is kind
