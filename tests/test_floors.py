@@ -104,3 +104,13 @@ def test_a_circle_inside_a_floor_is_noticed(house: Path) -> None:
     done = lint(house)
     assert done.returncode != 0
     assert "no circles between modules of one folder BROKEN" in done.stdout
+
+
+def test_nothing_was_left_at_the_top() -> None:
+    """A command that was tried out at the root leaves its output there, where a commit takes it along."""
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        pytest.skip("not a clone with git")
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    kept = {line for line in listed.splitlines() if "/" not in line and not line.startswith(".")}
+    known = {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "mkdocs.yml", "pyproject.toml"}
+    assert kept <= known | {"constraints.txt", "constraints-lowest.txt"}
