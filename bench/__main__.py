@@ -9,40 +9,31 @@ from pathlib import Path
 
 import torch
 
-from bench import (
-    defense_matrix,
-    devices,
-    encryption,
-    encryption_protocols,
-    epsilon_estimators,
-    estimates,
-    fedgat_attacks,
-    fedgat_defenses,
-    fedgat_memory,
-    fedgat_theory,
-    fedgt_attacks,
-    fedgt_choices,
-    frontier,
-    gap,
-    gfl_appnp_attacks,
-    intervals,
-    large_training,
-    links,
-    lpgnn,
-    membership,
-    membership_graphs,
-    obfuscation_cost,
-    obfuscations,
-    report_designs,
-    scale,
-    threshold_encryption,
-    training_settings,
-    update_inversion,
-    update_optimisation,
-    update_properties,
-)
+from bench import defense_matrix, epsilon_estimators
+from bench.accuracy import frontier, gap, lpgnn, report_designs, training_settings
+from bench.cost import devices, estimates, large_training
+from bench.cost import sums as scale
+from bench.encryption import fedgcn as encryption
+from bench.encryption import protocols as encryption_protocols
+from bench.encryption import threshold as threshold_encryption
+from bench.fedgat import attacks as fedgat_attacks
+from bench.fedgat import defenses as fedgat_defenses
+from bench.fedgat import memory as fedgat_memory
+from bench.fedgat import theory as fedgat_theory
+from bench.fedgt import attacks as fedgt_attacks
+from bench.fedgt import choices as fedgt_choices
+from bench.gfl_appnp import attacks as gfl_appnp_attacks
+from bench.intervals import coverage as intervals
+from bench.membership import graphs as membership_graphs
+from bench.membership import links
+from bench.membership import nodes as membership
+from bench.obfuscation import cost as obfuscation_cost
+from bench.obfuscation import measure as obfuscations
 from bench.redteam import measure as redteam
 from bench.redteam import power
+from bench.updates import inversion as update_inversion
+from bench.updates import optimisation as update_optimisation
+from bench.updates import properties as update_properties
 from bench.what_leaks import measure as what_leaks
 from bench.what_stops_it import measure as what_stops_it
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bench import fedgt_accuracy
+from bench.fedgt import accuracy as fedgt_accuracy
 from fglaudit.cli import app
 from fglaudit.errors import FglauditError
 from fglaudit.reproduce.figures import measure, obstacle, seeds_of
@@ -242,7 +242,7 @@ def test_the_page_begins_with_the_answer() -> None:
 def test_fedgts_page_has_the_runs_that_ship() -> None:
     page = fedgt_accuracy.PAGE.read_text()
     for written in (fedgt_accuracy.glance(), fedgt_accuracy.tables()):
-        assert written in page, "run python -m bench.fedgt_accuracy"
+        assert written in page, "run python -m bench.fedgt.accuracy"
 
 
 def test_fedgts_page_counts_every_printed_setting_of_a_method_once() -> None:

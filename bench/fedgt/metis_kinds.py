@@ -1,4 +1,4 @@
-"""``python -m bench.metis_kinds``: edges that METIS cuts by recursive bisection and by its k-way scheme.
+"""``python -m bench.fedgt.metis_kinds``: edges that METIS cuts by recursive bisection and by its k-way scheme.
 
 pymetis bisects for up to 8 parts and takes the k-way scheme above; the package that FedGT's code uses takes the k-way
 scheme for any number. Largest component, as in FedGT's Table 6; mean and range over eight seeds.
@@ -20,7 +20,7 @@ SEEDS = range(8)
 
 def main() -> None:
     """Parse the command line and run."""
-    parser = argparse.ArgumentParser(prog="python -m bench.metis_kinds", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.fedgt.metis_kinds", description=__doc__)
     parser.add_argument("--clients", default="5", help="5, 10 or 20")
     parser.add_argument("--root", help="folder of the raw data sets")
     options = parser.parse_args()

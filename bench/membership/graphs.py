@@ -21,7 +21,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from bench.membership import KEY, SETTINGS, VALUES, complementary_members, figures, lines
+from bench.membership.nodes import KEY, SETTINGS, VALUES, complementary_members, figures, lines
 from fglaudit.attacks.models.likelihood_ratio import offline_score, online_score, scaled_confidence
 from fglaudit.attacks.models.link_scores import directions
 from fglaudit.datasets import DatasetSpec

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from bench.frontier import trained
+from bench.accuracy.frontier import trained
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.noise.multi_bit import MultiBit
 from fglaudit.defenses.none import NoDefense

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from bench.frontier import HEADS, validated
+from bench.accuracy.frontier import HEADS, validated
 from fglaudit.federated.home_head import HomeHead, joined
 from fglaudit.federated.hop_exchange import HopExchange
 from fglaudit.federated.neighborhood import KeptEdges

@@ -1,4 +1,4 @@
-"""Clusters with a known truth, for ``bench/intervals.py``: hits and scores of attacks and their control."""
+"""Clusters with a known truth, for ``coverage.py``: hits and scores of attacks and their control."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from bench.obfuscated import Obfuscated
+from bench.obfuscation.obfuscated import Obfuscated
 from fglaudit.datasets import DatasetSpec
 from fglaudit.interfaces import Attack, FederatedProtocol, Reconstruction
 from fglaudit.observers import ObserverSpec, expand

@@ -21,7 +21,7 @@ WIDTH, HEIGHT, LEFT, TOP, GAP = 250, 190, 55, 60, 80
 
 
 def draw(rows: Sequence[Mapping[str, str]]) -> str:
-    """Return the figure of a table of ``bench.fedgat_theory``: one panel per theorem, solid lines measured, dashed ones
+    """Return the figure of a table of ``bench.fedgat.theory``: one panel per theorem, solid lines measured, dashed ones
     the bound."""
     degrees = sorted({int(row["degree"]) for row in rows})
     parts = [

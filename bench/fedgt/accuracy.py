@@ -1,4 +1,4 @@
-"""``python -m bench.fedgt_accuracy``: the tables of ``docs/fedgt-accuracy.md``, FedGT's Tables 1 and 2 beside ours.
+"""``python -m bench.fedgt.accuracy``: the tables of ``docs/fedgt-accuracy.md``, FedGT's Tables 1 and 2 beside ours.
 
 Every method has a line as printed and one for every reading that was run; a first table counts, per method and reading,
 the settings that are met. Written between marks of the page, from the runs that ship; ``python -m
@@ -16,9 +16,9 @@ from fglaudit.reproduce.found import Found, RowKey, key_of, measured
 from fglaudit.reproduce.published import AT_THEIR_RATE, BY_THEIR_CODE, PARTED_CLUSTERS, Published, all_published
 from fglaudit.reproduce.status import POINTS, among_enough, off
 
-PAGE = Path(__file__).parents[1] / "docs" / "fedgt-accuracy.md"
-MARKS = ("<!-- tables: python -m bench.fedgt_accuracy -->\n", "<!-- end of tables -->\n")
-GLANCE = ("<!-- at a glance: python -m bench.fedgt_accuracy -->\n", "<!-- end of at a glance -->\n")
+PAGE = Path(__file__).parents[2] / "docs" / "fedgt-accuracy.md"
+MARKS = ("<!-- tables: python -m bench.fedgt.accuracy -->\n", "<!-- end of tables -->\n")
+GLANCE = ("<!-- at a glance: python -m bench.fedgt.accuracy -->\n", "<!-- end of at a glance -->\n")
 DATA_SETS = {"cora": "Cora", "citeseer": "CiteSeer", "pubmed": "PubMed", "photo": "Photo", "computers": "Computers"}
 METHODS = ("FedGT", "Local", "FedAvg", "FedPer", "FED-PUB", "GCFL+", "FedSage+", "Gophormer", "GraphGPS")
 SETTINGS = tuple(("non-overlapping", k) for k in ("5", "10", "20")) + tuple(
@@ -111,7 +111,7 @@ def _cell(row: Published, found: Found | None) -> str:
 
 def main() -> None:
     """Parse the command line and run."""
-    argparse.ArgumentParser(prog="python -m bench.fedgt_accuracy", description=__doc__).parse_args()
+    argparse.ArgumentParser(prog="python -m bench.fedgt.accuracy", description=__doc__).parse_args()
     update()
     print(PAGE)
 

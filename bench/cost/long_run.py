@@ -1,10 +1,10 @@
 """How long runs behave: size of ``run.json``, seconds to continue, seconds and size of the report, seconds to open it.
 
-The cells are not trained: their records are made up, as only their number matters here. ``python -m bench.long_run``
-takes 10,000 cells of 200 settings, ``python -m bench.long_run 1000 1000`` a run of 1,000 cells of 1,000 settings. A run
-of 10,000 cells is to have a ``run.json`` below 5 MB, to be continued within 5 s, and to have its report within 10 s and
-below 3 MB; the report of 1,000 settings is to be below 3 MB too and to open within 2 s (in headless Chromium, where it
-is installed). Seconds of CPU say more than seconds where other work goes on beside it.
+The cells are not trained: their records are made up, as only their number matters here. ``python -m
+bench.cost.long_run`` takes 10,000 cells of 200 settings, ``python -m bench.cost.long_run 1000 1000`` a run of 1,000
+cells of 1,000 settings. A run of 10,000 cells is to have a ``run.json`` below 5 MB, to be continued within 5 s, and to
+have its report within 10 s and below 3 MB; the report of 1,000 settings is to be below 3 MB too and to open within 2 s
+(in headless Chromium, where it is installed). Seconds of CPU say more than seconds where other work goes on beside it.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _passed(start: float, work: float) -> str:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m bench.long_run", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.cost.long_run", description=__doc__)
     parser.add_argument("count", type=int, nargs="?", default=CELLS, help="cells")
     parser.add_argument("settings", type=int, nargs="?", default=SETTINGS)
     options = parser.parse_args()

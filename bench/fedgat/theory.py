@@ -24,8 +24,7 @@ For every degree p the table gives
 * Theorem 5: largest error of the second layer over ``eps' + delta`` of (15)-(17), c = e, delta being the largest
   first-layer error.
 
-``python -m bench theory`` also draws the figure of docs/fedgat-theory.svg (:mod:`bench.theory_figure`) beside the
-table.
+``python -m bench theory`` also draws the figure of docs/fedgat-theory.svg (``theory_figure.py``) beside the table.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from bench.theory_figure import draw
+from bench.fedgat.theory_figure import draw
 from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.none import NoDefense

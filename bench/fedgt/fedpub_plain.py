@@ -1,4 +1,4 @@
-"""``python -m bench.fedpub_plain METHOD``: FedAvg or FED-PUB as their authors' code trains them, client by client.
+"""``python -m bench.fedgt.fedpub_plain METHOD``: FedAvg or FED-PUB as in their authors' code, client by client.
 
 An oracle for the rows ``as published code`` of FedGT's tables: torch-geometric's layers, torch's Adam and a loop over
 clients, on the same partition and split as ``fglaudit reproduce``; written from the facts of ``JinheonBaek/FED-PUB``.
@@ -122,7 +122,7 @@ def _mean_share(right: list[Tensor], masks: list[Tensor]) -> float:
 
 def main() -> None:
     """Parse the command line and run."""
-    parser = argparse.ArgumentParser(prog="python -m bench.fedpub_plain", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.fedgt.fedpub_plain", description=__doc__)
     parser.add_argument("method", choices=("FedAvg", "FED-PUB"))
     parser.add_argument("--dataset", default="cora", choices=tuple(fedgt.SETTINGS))
     parser.add_argument("--setting", default="overlapping", choices=("overlapping", "non-overlapping"))

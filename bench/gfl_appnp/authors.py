@@ -1,4 +1,4 @@
-"""``python -m bench.gfl_appnp_authors FOLDER``: two rows of GFL-APPNP's csbm-dnc on its authors' own draws.
+"""``python -m bench.gfl_appnp.authors FOLDER``: two rows of GFL-APPNP's csbm-dnc on its authors' own draws.
 
 ``FOLDER`` is ``experiments copy/DNC/0.78phi`` of ``MingxuanZhangPurdue/GFL-APPNP`` at commit 0e8b938, which is not part
 of this package: its 20 draws, split, and the test accuracy of every draw.
@@ -108,7 +108,7 @@ def accuracy_of_v2(x: Tensor, y: Tensor, edges: Tensor, draw: int, *, whole: boo
 
 def main() -> None:
     """Train on every draw and print."""
-    parser = argparse.ArgumentParser(prog="python -m bench.gfl_appnp_authors", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.gfl_appnp.authors", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--method", choices=("GraphSAGE", "V2"), default="GraphSAGE")
     parser.add_argument("--draws", type=int, default=20)

@@ -1,6 +1,6 @@
 """What the intervals of findings cover, in simulation, beside other methods: the tables of ``docs/intervals.md``.
 
-Clusters of targets are drawn with a known truth (``bench/interval_draws.py``); a cell is a number of clusters, equal or
+Clusters of targets are drawn with a known truth (``draws.py``); a cell is a number of clusters, equal or
 uneven sizes, an intra-cluster correlation and a truth. Parts: "rate", "beyond" (rates at correlations above the stated
 0.5), "advantage" (in a rate, over a control on the same targets), "score" (cosine, F1 ...), "idle" (scores of which
 many clusters show no change), "auc" (over positives and negatives), "null" (seven attacks that are no better than their
@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from bench import interval_rivals as rivals
-from bench.interval_draws import (
+from bench.intervals import rivals
+from bench.intervals.draws import (
     Drawn,
     Floats,
     cluster_sizes,
@@ -32,7 +32,7 @@ from bench.interval_draws import (
     score_advantage,
     scores,
 )
-from bench.rate_interval import rate_interval
+from bench.intervals.rate_interval import rate_interval
 from fglaudit.quantities.ranking import against, placements
 from fglaudit.reproduce.measurements import Table
 from fglaudit.scoring.clusters import Interval, PairedClusters

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from bench.obfuscated import Obfuscated
+from bench.obfuscation.obfuscated import Obfuscated
 from fglaudit import registry
 from fglaudit.attacking import run_attacks
 from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task

@@ -1,4 +1,4 @@
-"""Obfuscations that are no protection, as one defense: what ``bench/obfuscations.py`` and tests plant.
+"""Obfuscations that are no protection, as one defense: what ``measure.py`` and tests plant.
 
 None of them states a fact. Whatever maps rows to messages is undone by whoever knows the map (``secret: false``: it is
 part of the code) or sees enough rows go in and come out (``secret: true``: it is drawn anew in every run). The honest

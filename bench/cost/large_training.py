@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from bench.scale import random_graph
+from bench.cost.sums import random_graph
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import DefenseSession
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN

@@ -1,4 +1,4 @@
-"""``python -m bench.fedgt_alone``: what a client of FedGT's Tables 1 and 2 reaches alone without learning anything.
+"""``python -m bench.fedgt.alone``: what a client of FedGT's Tables 1 and 2 reaches alone without learning anything.
 
 Two rules beside the printed figure of "Local": every test node has the most frequent class of the client's own training
 nodes, or the class that the labels of these nodes give when they are propagated over the client's own subgraph
@@ -90,7 +90,7 @@ def on_all(models: SubgraphModels) -> float:
 
 def main() -> None:
     """Parse the command line and run."""
-    parser = argparse.ArgumentParser(prog="python -m bench.fedgt_alone", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.fedgt.alone", description=__doc__)
     parser.add_argument("--datasets", nargs="+", default=["cora", "citeseer"], choices=list(fedgt.SETTINGS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--root", help="folder of the raw data sets")

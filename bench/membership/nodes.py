@@ -24,7 +24,7 @@ import torch
 from scipy.stats import t as student
 from torch import Tensor
 
-from bench.roc_figure import draw
+from bench.membership.roc_figure import draw
 from fglaudit.attacks.models.likelihood_ratio import (
     log_chance,
     offline_score,

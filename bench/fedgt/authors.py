@@ -1,4 +1,4 @@
-"""``python -m bench.fedgt_authors CLONE``: FedGT's published network itself, beside our ``source: code``.
+"""``python -m bench.fedgt.authors CLONE``: FedGT's published network itself, beside our ``source: code``.
 
 ``CLONE`` is a copy of ``zaixizhang/FedGT`` (ac35442), which is not part of this package. Its network, clustering and
 alignment are imported; the loop of clients and server around them is ours, on the partition, split and row-normalised
@@ -105,7 +105,7 @@ def average(clients: list[Client], align: Callable[[Tensor, Tensor], tuple[float
 
 def main() -> None:
     """Parse the command line and run."""
-    parser = argparse.ArgumentParser(prog="python -m bench.fedgt_authors", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.fedgt.authors", description=__doc__)
     parser.add_argument("clone", type=Path, help="a copy of zaixizhang/FedGT")
     parser.add_argument("--dataset", default="cora")
     parser.add_argument("--clients", type=int, default=5)

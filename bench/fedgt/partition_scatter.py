@@ -1,4 +1,4 @@
-"""``python -m bench.partition_scatter TABLE ROW``: how much of a figure's scatter the partition makes, and training.
+"""``python -m bench.fedgt.partition_scatter TABLE ROW``: how far a figure scatters by partition and by training.
 
 The code that FedGT's tables were made with draws partition and split once and trains on them with several seeds
 (``data/generators`` of ``zaixizhang/FedGT`` and ``JinheonBaek/FED-PUB``); ``fglaudit reproduce`` draws both anew for
@@ -17,7 +17,7 @@ from fglaudit.reproduce.trainings import trained
 
 def main() -> None:
     """Parse the command line and run."""
-    parser = argparse.ArgumentParser(prog="python -m bench.partition_scatter", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.fedgt.partition_scatter", description=__doc__)
     parser.add_argument("table", choices=("fedgt-table1", "fedgt-table2", "fedgt-table4", "fedgt-table11"))
     parser.add_argument("row", help="label of the row")
     parser.add_argument("--partitions", type=int, default=4)

@@ -1,7 +1,7 @@
 """``python -m bench obfuscations``: planted obfuscations against learned inversion.
 
-Prints what the attack rebuilds of FedGCN's sums through every obfuscation of ``bench/obfuscated.py`` (its map public),
-what it rebuilds of every payload through invertible maps (of ``bench/obfuscated_payloads.py``), how that grows with the
+Prints what the attack rebuilds of FedGCN's sums through every obfuscation of ``obfuscated.py`` (its map public),
+what it rebuilds of every payload through invertible maps (of ``payloads.py``), how that grows with the
 rows that the observer knows where the map is a secret of the run, and how often honest messages, which carry nothing,
 are accused. ``--only PART`` measures one of these: sums, payloads, rows, honest; ``--only honest/NAME`` one kind of
 honest messages.
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import time
 
-from bench.obfuscated import HONEST, RULES, Obfuscated
-from bench.obfuscated_payloads import CASES, MAPS, hidden, strength, without
+from bench.obfuscation.obfuscated import HONEST, RULES, Obfuscated
+from bench.obfuscation.payloads import CASES, MAPS, hidden, strength, without
 from fglaudit.attacking import run_attacks
 from fglaudit.defenses.none import NoDefense
 from fglaudit.finding import Finding

@@ -1,4 +1,4 @@
-"""Other intervals of a mean over clusters, which ours are measured against in ``bench/intervals.py``.
+"""Other intervals of a mean over clusters, which ours are measured against in ``coverage.py``.
 
 All are of a ratio of sums over clusters, ``sum(top) / sum(bottom)``: a rate has hits over targets, an advantage net
 gains over what the control leaves. Arguments are [R, C], results (low, high) [R] each, at 95 %.
