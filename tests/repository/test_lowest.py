@@ -6,7 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TOOLS = ("ruff", "mypy", "build", "setuptools", "import-linter", "ray", "mkdocs", "mkdocs-material")
 """They check or build the package or run it on many machines; the tests do not depend on their versions."""
 BESIDE = ("click",)

@@ -1,4 +1,4 @@
-"""How cost grows: ``python -m tests.benchmarks.growth``.
+"""How cost grows: ``python -m bench.speed.growth``.
 
 A drawn graph is made two and four times as large in one respect at a time; CPU seconds of every protocol's training,
 and of every attack on a recording of it, are fitted by a power of the size: 1 is linear, 0 does not grow. More nodes
@@ -155,7 +155,7 @@ def report(case: Case) -> None:
 
 def main() -> None:
     """Print one table per protocol."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.growth", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.speed.growth", description=__doc__)
     parser.add_argument("protocol", nargs="*", help="all of them by default")
     chosen = parser.parse_args().protocol
     torch.set_num_threads(1)

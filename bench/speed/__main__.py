@@ -12,7 +12,7 @@ from pathlib import Path
 
 def main() -> None:
     """Parse the command line, run, print."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.speed", description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--root", default=os.environ.get("FGLAUDIT_DATA", "../shared/data"), help="raw data sets")
@@ -27,7 +27,7 @@ def main() -> None:
         command = [
             sys.executable,
             "-m",
-            "tests.benchmarks.fedgcn_speed",
+            "bench.speed.fedgcn_speed",
             dataset,
             options.root,
             str(hops),

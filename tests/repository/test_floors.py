@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 pytest.importorskip("importlinter", reason="import-linter is not installed (pip install -e '.[dev]')")
 

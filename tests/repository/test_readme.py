@@ -11,7 +11,7 @@ import pytest
 
 from fglaudit.cli import app
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 OWN_DEFENSE = "docs/tutorial-own-defense.md"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {"fglaudit": ROOT / "fglaudit"} | {
     f"fglaudit/{name}": ROOT / name for name in ("attacks", "defenses", "protocols", "reports")
 }

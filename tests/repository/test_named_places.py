@@ -12,7 +12,7 @@ from bench.__main__ import MEASUREMENTS
 from fglaudit.cli import app
 from fglaudit.reproduce.published import TITLES
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ROOMS = ("fglaudit", "attacks", "defenses", "protocols", "reports", "bench", "tests", "docs")
 PLACE = re.compile(rf"(?<![\w/.-])((?:{'|'.join(ROOMS)})/[\w/.-]+\.(?:py|md|yaml|svg|png))(?![\w*{{<])")
 MADE_UP = ("my_", "planted", "PAPER.py", "docs/x.md", "docs/examples/")

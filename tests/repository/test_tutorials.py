@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MAY_END_WITH = {"check": (1, 3), "run": (0, 3), "report": (0, 3)}
 """Exit codes: the tutorial's defense is a wrong one, so its check must find a fault (1) or refute its guarantee (3)."""

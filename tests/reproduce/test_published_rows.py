@@ -37,7 +37,7 @@ from fglaudit.rng import derive
 from fglaudit.testing import example_graph
 from fglaudit.wire.channel import RecordingChannel
 
-TARGETS = Path(__file__).parents[2] / "shared" / "targets" / "paper_results.csv"
+TARGETS = Path(__file__).parents[3] / "shared" / "targets" / "paper_results.csv"
 
 
 @pytest.mark.skipif(not TARGETS.is_file(), reason="the papers' figures as read from their text are not here")

@@ -28,7 +28,7 @@ from fglaudit.reproduce.run import KEY, VALUES
 from fglaudit.reproduce.status import BARRED, EXPLAINED, HIT, MISSED, OPEN, Judged, judged, share_unexplained
 from fglaudit.reproduce.status_output import status_of, summary
 
-DOCS = Path(__file__).parents[1]
+DOCS = Path(__file__).parents[2]
 EMPTY = Path("no-such-folder")
 
 
