@@ -35,7 +35,7 @@ from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Trai
 from fglaudit.partition import PartitionSpec
 from fglaudit.partition.facts import chance
 from fglaudit.registry import build
-from fglaudit.reports.controls import Measured, bought
+from fglaudit.reports.choosing.controls import Measured, bought
 from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 from fglaudit.wire.channel import RecordingChannel

@@ -32,7 +32,7 @@ from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Defense, FederatedProtocol, bound
 from fglaudit.partition import PartitionSpec
 from fglaudit.registry import build
-from fglaudit.reports.controls import Measured, bought
+from fglaudit.reports.choosing.controls import Measured, bought
 from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 

@@ -24,7 +24,7 @@ from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import bound
 from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.private.lpgnn import LPGNN
-from fglaudit.reports.controls import Measured, bought
+from fglaudit.reports.choosing.controls import Measured, bought
 from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 

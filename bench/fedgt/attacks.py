@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.uploads import codebooks
+from fglaudit.adversary.uploads.held import codebooks
 from fglaudit.attacking import run_attacks
 from fglaudit.attacks.global_nodes.clusters import upload_error
 from fglaudit.attacks.global_nodes.global_node_centroids import GlobalNodeCentroids

@@ -22,7 +22,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn import functional
 
-from fglaudit.adversary.uploads import sent_models
+from fglaudit.adversary.uploads.held import sent_models
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.none import NoDefense
 from fglaudit.nn.weights import unflatten

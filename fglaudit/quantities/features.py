@@ -1,7 +1,7 @@
 """Feature rows: subjects are node ids [T], a result is a :class:`fglaudit.interfaces.Reconstruction`.
 
 Asked about are the protocol's exposed nodes of which the observer holds no row. The guess is the prior-only one
-(:mod:`fglaudit.adversary.prior_only`), or where another one is better for a figure that one
+(:mod:`fglaudit.adversary.priors.prior_only`), or where another one is better for a figure that one
 (:mod:`fglaudit.quantities.row_controls`). The metric is the attack's own: exact rows, F1, cosine, or how many
 directions are found (:mod:`fglaudit.quantities.claims`).
 """
@@ -15,7 +15,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.prior_only import prior_only
+from fglaudit.adversary.priors.prior_only import prior_only
 from fglaudit.facts import ROWS, Absent, Fact, Field, Sealed
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction

@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 import torch
 
-from fglaudit.adversary.attack_stream import attack_stream
+from fglaudit.adversary.running.attack_stream import attack_stream
 from fglaudit.attacking import run_attacks
 from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
 from fglaudit.auditing import audit

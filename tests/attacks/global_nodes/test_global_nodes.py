@@ -9,9 +9,9 @@ import torch
 from scored_runs import inferred, truth_about
 from small_protocols import TINY_GT
 
-from fglaudit.adversary.clipped_uploads import UploadClip
 from fglaudit.adversary.default_planting import planted_for
-from fglaudit.adversary.linkage import pseudonymous
+from fglaudit.adversary.uploads.clipped_uploads import UploadClip
+from fglaudit.adversary.uploads.linkage import pseudonymous
 from fglaudit.attacks.global_nodes.clipped_singles import unclipped
 from fglaudit.attacks.global_nodes.clusters import cluster_weight
 from fglaudit.attacks.global_nodes.global_node_centroids import GlobalNodeCentroids
