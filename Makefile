@@ -33,7 +33,7 @@ docs: $(VENV)/.docs  ## the documentation site, in site/
 	$(BIN)/mkdocs build --quiet --strict
 
 bench: $(VENV)/.runtime  ## long measurements (10 seeds, paper tables); stop it and start it again as you like
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench all
 
 benchmarks: $(VENV)/.dev  ## speed and memory, medians of several runs; how cost grows, per protocol and attack
 	$(BIN)/python -m bench.speed

@@ -1,4 +1,4 @@
-"""How cost grows: ``python -m bench.speed.growth``.
+"""``python -m bench.speed.growth``: how training and attacks grow with nodes, edges, features, clients and rounds.
 
 A drawn graph is made two and four times as large in one respect at a time; CPU seconds of every protocol's training,
 and of every attack on a recording of it, are fitted by a power of the size: 1 is linear, 0 does not grow. More nodes

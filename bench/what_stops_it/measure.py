@@ -1,4 +1,5 @@
-"""Run the suites of this folder, confirm what they choose on fresh seeds, and print one table of all of them.
+"""What stops the attacks on features: runs the suites of this folder, confirms what they choose on fresh seeds, and
+prints one table of all of them.
 
 Each is an ordinary suite: ``fglaudit run bench/what_stops_it/fedgcn.yaml --confirm 4`` does the same for one of them.
 """
