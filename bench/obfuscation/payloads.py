@@ -20,7 +20,7 @@ from fglaudit.attacking import run_attacks
 from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task
 from fglaudit.defenses.none import NoDefense
 from fglaudit.finding import Finding, Status
-from fglaudit.graph import FederatedGraph, Graph, federate
+from fglaudit.graph import FederatedGraph, federate
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.observers import ObserverSpec
 from fglaudit.recording import record_training
@@ -34,22 +34,16 @@ SHARE = 0.3
 """Of the rows that an observer knows."""
 
 
-def _users(nodes: int = 40, features: int = 48) -> FederatedGraph:
+def _users() -> FederatedGraph:
     """Return a small graph with one node per client."""
-    example = example_graph(nodes=nodes, features=features)
-    order = torch.cat(example.clients)
-    masks = [torch.zeros(nodes, dtype=torch.bool) for _ in range(3)]
-    for mask, parts in zip(masks, (example.train, example.val, example.test), strict=True):
-        mask[order] = torch.cat(parts)
-    graph = Graph(example.x, example.y, example.edge_index, "users")
-    return federate(graph, [torch.tensor([k]) for k in range(nodes)], *masks)
+    return example_graph(nodes=40, features=48, clients=40)
 
 
-def _mixture(nodes: int = 40) -> FederatedGraph:
+def _mixture() -> FederatedGraph:
     """Return a small contextual stochastic block model, every node a client."""
-    drawn = draw_task("csbm-dnc", CsbmTask(nodes=nodes, dimensions=12))
+    drawn = draw_task("csbm-dnc", CsbmTask(nodes=40, dimensions=12))
     assert drawn.train is not None and drawn.val is not None and drawn.test is not None
-    return federate(drawn, list(torch.arange(nodes).unsqueeze(1)), drawn.train, drawn.val, drawn.test)
+    return federate(drawn, list(torch.arange(40).unsqueeze(1)), drawn.train, drawn.val, drawn.test)
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import torch
-
-from fglaudit.graph import FederatedGraph, Graph, federate
+from fglaudit.graph import FederatedGraph
 from fglaudit.testing import example_graph
 
 GCN: dict[str, Any] = {"hidden": 4, "rounds": 4, "dropout": 0.0, "learning_rate": 0.05, "server_learning_rate": 0.03}
@@ -16,10 +14,5 @@ GAT = GCN | {"split": "gat", "heads": 3}
 
 def user_graph(nodes: int = 12, features: int = 24, **changes: Any) -> FederatedGraph:
     """Return the small example graph in float64 with client k holding node k."""
-    example = example_graph(nodes=nodes, features=features)
-    order = torch.cat(example.clients)
-    masks = [torch.zeros(nodes, dtype=torch.bool) for _ in range(3)]
-    for mask, parts in zip(masks, (example.train, example.val, example.test), strict=True):
-        mask[order] = torch.cat(parts)
-    graph = Graph(example.x.double(), example.y, example.edge_index, "users")
-    return dataclasses.replace(federate(graph, [torch.tensor([k]) for k in range(nodes)], *masks), **changes)
+    example = example_graph(nodes=nodes, features=features, clients=nodes)
+    return dataclasses.replace(example, x=example.x.double(), **changes)
