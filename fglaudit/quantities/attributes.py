@@ -18,7 +18,7 @@ from torch import Tensor
 from fglaudit.adversary.priors.imputation import imputed
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import InferredQuantity, Question, Scores, Truth
+from fglaudit.quantities.base import InferredQuantity, ObserverTruth, Question, Scores
 from fglaudit.quantities.negatives import Negatives
 from fglaudit.quantities.ranking import against, enough_negatives, found_at, placements
 from fglaudit.view import View
@@ -32,7 +32,7 @@ class Attributes(InferredQuantity):
     name: ClassVar[str] = "attributes"
     metric: ClassVar[str] = "auc"
 
-    def ask(self, truth: Truth) -> Question | str:
+    def ask(self, truth: ObserverTruth) -> Question | str:
         graph, partial = truth.graph, truth.partial
         if partial is None:
             return (

@@ -20,7 +20,15 @@ from fglaudit.facts import ROWS, Absent, Fact, Field, Sealed
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import ClassReports
-from fglaudit.quantities.base import ALL_ROWS_KNOWN, NO_ROW_REACHES, Attempt, Comparison, Excess, Quantity, Truth
+from fglaudit.quantities.base import (
+    ALL_ROWS_KNOWN,
+    NO_ROW_REACHES,
+    Attempt,
+    Comparison,
+    Excess,
+    ObserverTruth,
+    Quantity,
+)
 from fglaudit.quantities.claims import Claims, check_claims
 from fglaudit.quantities.class_alone import class_alone
 from fglaudit.quantities.game import Game, Score, breakdown, score
@@ -42,7 +50,7 @@ class Features(Quantity):
     name: ClassVar[str] = "features"
     metric: ClassVar[str] = "exact_rate"
 
-    def ask(self, truth: Truth) -> Game:
+    def ask(self, truth: ObserverTruth) -> Game:
         return Game.of(truth)
 
     def nothing_to_ask(self, asked: Sequence[Game]) -> str | None:

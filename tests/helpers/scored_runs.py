@@ -8,7 +8,7 @@ from fglaudit.attacking import run_attacks
 from fglaudit.finding import Finding, Status
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.observers import ObserverSpec
-from fglaudit.quantities import Attempt, InferredQuantity, Truth, quantity
+from fglaudit.quantities import Attempt, InferredQuantity, ObserverTruth, quantity
 from fglaudit.quantities.game import Game
 from fglaudit.rng import derive
 from fglaudit.scoring import Output, score
@@ -19,7 +19,7 @@ from fglaudit.view import Observer, View
 BLANK = Finding("s", "c", "d", "p", 3, "fedgcn", "", "honest", "none", "", 0, "server", "", "a", Status.OK)
 
 
-def truth_about(run: Run, observer: Observer) -> Truth:
+def truth_about(run: Run, observer: Observer) -> ObserverTruth:
     """Return what ``observer`` is asked about."""
     (truth,) = run.truth.about([observer], False)
     return truth
