@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from bench.accuracy.frontier import trained
 from fglaudit.datasets import DatasetSpec
-from fglaudit.datasets.csbm import CsbmOptions
+from fglaudit.datasets.csbm_options import CsbmOptions
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Defense, FederatedProtocol, bound
 from fglaudit.partition import PartitionSpec

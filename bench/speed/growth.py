@@ -22,7 +22,7 @@ import torch
 from fglaudit import registry
 from fglaudit.attacking import run_attacks
 from fglaudit.datasets import DatasetSpec
-from fglaudit.datasets.csbm import CsbmOptions
+from fglaudit.datasets.csbm_options import CsbmOptions
 from fglaudit.datasets.csbm_tasks import CsbmTask
 from fglaudit.defenses.none import NoDefense
 from fglaudit.finding import Status
