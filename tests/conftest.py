@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-# Tests share the modules of helpers/; worker processes inherit the path and find them too.
-sys.path.insert(0, str(Path(__file__).parent / "helpers"))
+# Tests share the modules in the folders of helpers/; worker processes inherit the path and find them too.
+sys.path[:0] = [str(folder) for folder in sorted((Path(__file__).parent / "helpers").iterdir()) if folder.is_dir()]
 
 # Autograd counts the devices of a process at its first backward pass: the pretend device must be known before.
-import pretend_device  # noqa: F401
+import pretend_device  # noqa: E402, F401
 
 # Tests are many small operations: threads would wait for each other, above all where several tests run side by side.
 torch.set_num_threads(1)

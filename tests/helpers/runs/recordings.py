@@ -48,7 +48,7 @@ def measured() -> FederatedGraph:
 
 def obfuscated(kind: str, secret: bool = False) -> Defense:
     """Return a planted obfuscation, which states nothing."""
-    file = Path(__file__).parents[2] / "bench" / "obfuscation" / "obfuscated.py"
+    file = Path(__file__).parents[3] / "bench" / "obfuscation" / "obfuscated.py"
     built: Defense = build("defense", f"{file}:Obfuscated", {"kind": kind, "secret": secret})
     return built
 

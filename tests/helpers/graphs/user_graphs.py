@@ -15,4 +15,4 @@ GAT = GCN | {"split": "gat", "heads": 3}
 def user_graph(nodes: int = 12, features: int = 24, **changes: Any) -> FederatedGraph:
     """Return the small example graph in float64 with client k holding node k."""
     example = example_graph(nodes=nodes, features=features, clients=nodes)
-    return dataclasses.replace(example, x=example.x.double(), **changes)
+    return dataclasses.replace(example, **({"x": example.x.double()} | changes))
