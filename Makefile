@@ -33,15 +33,15 @@ docs: $(VENV)/.docs  ## the documentation site, in site/
 	$(BIN)/mkdocs build --quiet --strict
 
 bench: $(VENV)/.runtime  ## long measurements (10 seeds, paper tables); stop it and start it again as you like
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench all
 
 benchmarks: $(VENV)/.dev  ## speed and memory, medians of several runs; how cost grows, per protocol and attack
-	$(BIN)/python -m tests.benchmarks
-	$(BIN)/python -m tests.benchmarks.growth
+	$(BIN)/python -m bench.speed
+	$(BIN)/python -m bench.speed.growth
 
 gpu: $(VENV)/.dev  ## on a GPU: the tests that need one, then speed and memory of training in one table, bench/results/devices.csv
 	FGLAUDIT_REQUIRE_GPU=1 $(BIN)/python -m pytest -m gpu
-	$(BIN)/python -m tests.benchmarks --device cuda
+	$(BIN)/python -m bench.speed --device cuda
 	$(BIN)/python -m bench devices
 
 clean:

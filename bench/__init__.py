@@ -1,1 +1,1 @@
-"""Long measurements: resumable tables against published figures, and scale. ``python -m bench --help``."""
+"""Long measurements: resumable tables against published figures, and scale. ``python -m bench`` lists them."""

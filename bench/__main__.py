@@ -1,4 +1,4 @@
-"""``python -m bench [NAME ...]``: run long measurements, all without a name; stopped ones go on where they were."""
+"""``python -m bench [NAME ...]``: run long measurements, or list them; stopped ones go on where they were."""
 
 from __future__ import annotations
 
@@ -6,85 +6,80 @@ import argparse
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import torch
 
-from bench import (
-    defense_matrix,
-    devices,
-    encryption,
-    encryption_protocols,
-    epsilon_estimators,
-    estimates,
-    fedgat_attacks,
-    fedgat_defenses,
-    fedgat_memory,
-    fedgat_theory,
-    fedgt_attacks,
-    fedgt_choices,
-    frontier,
-    gap,
-    gfl_appnp_attacks,
-    intervals,
-    large_training,
-    links,
-    lpgnn,
-    membership,
-    membership_graphs,
-    obfuscation_cost,
-    obfuscations,
-    report_designs,
-    scale,
-    threshold_encryption,
-    training_settings,
-    update_inversion,
-    update_optimisation,
-    update_properties,
-)
+from bench import defense_matrix, epsilon_estimators
+from bench.accuracy import frontier, gap, lpgnn, report_designs, training_settings
+from bench.cost import devices, estimates, large_training
+from bench.cost import sums as scale
+from bench.encryption import fedgcn as encryption
+from bench.encryption import protocols as encryption_protocols
+from bench.encryption import threshold as threshold_encryption
+from bench.fedgat import attacks as fedgat_attacks
+from bench.fedgat import defenses as fedgat_defenses
+from bench.fedgat import memory as fedgat_memory
+from bench.fedgat import theory as fedgat_theory
+from bench.fedgt import attacks as fedgt_attacks
+from bench.fedgt import choices as fedgt_choices
+from bench.gfl_appnp import attacks as gfl_appnp_attacks
+from bench.intervals import coverage as intervals
+from bench.listing import listing
+from bench.membership import graphs as membership_graphs
+from bench.membership import links
+from bench.membership import nodes as membership
+from bench.obfuscation import cost as obfuscation_cost
+from bench.obfuscation import measure as obfuscations
 from bench.redteam import measure as redteam
 from bench.redteam import power
+from bench.updates import inversion as update_inversion
+from bench.updates import optimisation as update_optimisation
+from bench.updates import properties as update_properties
 from bench.what_leaks import measure as what_leaks
 from bench.what_stops_it import measure as what_stops_it
 
-MEASUREMENTS: dict[str, Callable[[Namespace], None]] = {
-    "fedgat-attacks": lambda o: fedgat_attacks.run(o.results, o.root),
-    "fedgat-memory": lambda o: fedgat_memory.run(o.results, o.root),
-    "fedgat-defenses": lambda o: fedgat_defenses.run(o.results, o.root),
-    "theory": lambda o: fedgat_theory.run(o.results, o.root),
-    "fedgt-choices": lambda o: fedgt_choices.run(o.results, o.root),
-    "fedgt-attacks": lambda o: fedgt_attacks.run(o.results, o.root, min(o.seeds, 3)),
-    "gfl-appnp-attacks": lambda o: gfl_appnp_attacks.run(o.results),
-    "defense-matrix": lambda o: defense_matrix.run(o.results),
-    "what-leaks": lambda o: what_leaks.run(o.results),
-    "what-stops-it": lambda o: what_stops_it.run(o.results),
-    "encryption": lambda o: encryption.run(o.results, o.root, min(o.seeds, 3)),
-    "encryption-protocols": lambda o: encryption_protocols.run(o.results),
-    "frontier": lambda o: frontier.run(
-        o.results, o.root, min(o.seeds, 5), tuple(o.frontier_datasets), tuple(o.settings)
+MEASUREMENTS: dict[str, tuple[ModuleType, Callable[[Namespace], None]]] = {
+    "fedgat-attacks": (fedgat_attacks, lambda o: fedgat_attacks.run(o.results, o.root)),
+    "fedgat-memory": (fedgat_memory, lambda o: fedgat_memory.run(o.results, o.root)),
+    "fedgat-defenses": (fedgat_defenses, lambda o: fedgat_defenses.run(o.results, o.root)),
+    "theory": (fedgat_theory, lambda o: fedgat_theory.run(o.results, o.root)),
+    "fedgt-choices": (fedgt_choices, lambda o: fedgt_choices.run(o.results, o.root)),
+    "fedgt-attacks": (fedgt_attacks, lambda o: fedgt_attacks.run(o.results, o.root, min(o.seeds, 3))),
+    "gfl-appnp-attacks": (gfl_appnp_attacks, lambda o: gfl_appnp_attacks.run(o.results)),
+    "defense-matrix": (defense_matrix, lambda o: defense_matrix.run(o.results)),
+    "what-leaks": (what_leaks, lambda o: what_leaks.run(o.results)),
+    "what-stops-it": (what_stops_it, lambda o: what_stops_it.run(o.results)),
+    "encryption": (encryption, lambda o: encryption.run(o.results, o.root, min(o.seeds, 3))),
+    "encryption-protocols": (encryption_protocols, lambda o: encryption_protocols.run(o.results)),
+    "frontier": (
+        frontier,
+        lambda o: frontier.run(o.results, o.root, min(o.seeds, 5), tuple(o.frontier_datasets), tuple(o.settings)),
     ),
-    "report-designs": lambda o: report_designs.run(o.results, o.root, min(o.seeds, 3)),
-    "gap": lambda o: gap.run(o.results, o.root, min(o.seeds, 5), tuple(o.gap_datasets)),
-    "epsilon-estimators": lambda o: epsilon_estimators.run(),
-    "intervals": lambda o: intervals.run(o.results),
-    "obfuscations": lambda o: obfuscations.run(o.only, o.seeds),
-    "obfuscation-cost": lambda o: obfuscation_cost.run(o.results),
-    "lpgnn": lambda o: lpgnn.run(o.results, o.root, min(o.seeds, 3)),
-    "threshold-encryption": lambda o: threshold_encryption.run(o.root),
-    "links": lambda o: links.run(o.results, o.root),
-    "membership": lambda o: membership.run(o.results, o.root),
-    "membership-graphs": lambda o: membership_graphs.run(o.results, o.root),
-    "audit-power": lambda o: power.run(o.results, o.seeds),
-    "redteam": lambda o: redteam.run(o.results, o.seeds, o.only),
-    "costs": lambda o: estimates.run(o.results, calibrate=True),
-    "training-settings": lambda o: training_settings.run(o.results, o.root, min(o.seeds, 3)),
-    "estimates": lambda o: estimates.run(o.results, calibrate=False),
-    "devices": lambda o: devices.run(o.results),
-    "update-inversion": lambda o: update_inversion.run(o.results, o.root, min(o.seeds, 3)),
-    "update-optimisation": lambda o: update_optimisation.run(o.results, o.root),
-    "update-properties": lambda o: update_properties.run(o.results, o.root, min(o.seeds, 3)),
-    "scale": lambda o: scale.run(o.results, o.nodes, o.edges or 60_000_000, 100, o.clients),
-    "large-training": lambda o: large_training.run(
-        o.results, large_training.Size(o.nodes, o.edges or 61_900_000, o.clients), o.hops
+    "report-designs": (report_designs, lambda o: report_designs.run(o.results, o.root, min(o.seeds, 3))),
+    "gap": (gap, lambda o: gap.run(o.results, o.root, min(o.seeds, 5), tuple(o.gap_datasets))),
+    "epsilon-estimators": (epsilon_estimators, lambda o: epsilon_estimators.run()),
+    "intervals": (intervals, lambda o: intervals.run(o.results)),
+    "obfuscations": (obfuscations, lambda o: obfuscations.run(o.only, o.seeds)),
+    "obfuscation-cost": (obfuscation_cost, lambda o: obfuscation_cost.run(o.results)),
+    "lpgnn": (lpgnn, lambda o: lpgnn.run(o.results, o.root, min(o.seeds, 3))),
+    "threshold-encryption": (threshold_encryption, lambda o: threshold_encryption.run(o.root)),
+    "links": (links, lambda o: links.run(o.results, o.root)),
+    "membership": (membership, lambda o: membership.run(o.results, o.root)),
+    "membership-graphs": (membership_graphs, lambda o: membership_graphs.run(o.results, o.root)),
+    "audit-power": (power, lambda o: power.run(o.results, o.seeds)),
+    "redteam": (redteam, lambda o: redteam.run(o.results, o.seeds, o.only)),
+    "costs": (estimates, lambda o: estimates.run(o.results, calibrate=True)),
+    "training-settings": (training_settings, lambda o: training_settings.run(o.results, o.root, min(o.seeds, 3))),
+    "estimates": (estimates, lambda o: estimates.run(o.results, calibrate=False)),
+    "devices": (devices, lambda o: devices.run(o.results)),
+    "update-inversion": (update_inversion, lambda o: update_inversion.run(o.results, o.root, min(o.seeds, 3))),
+    "update-optimisation": (update_optimisation, lambda o: update_optimisation.run(o.results, o.root)),
+    "update-properties": (update_properties, lambda o: update_properties.run(o.results, o.root, min(o.seeds, 3))),
+    "scale": (scale, lambda o: scale.run(o.results, o.nodes, o.edges or 60_000_000, 100, o.clients)),
+    "large-training": (
+        large_training,
+        lambda o: large_training.run(o.results, large_training.Size(o.nodes, o.edges or 61_900_000, o.clients), o.hops),
     ),
 }
 
@@ -93,7 +88,7 @@ def main() -> None:
     """Parse the command line and run."""
     known = ", ".join(MEASUREMENTS)
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{known} (default: all)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"all, or some of {known} (default: list them)")
     parser.add_argument("--results", type=Path, default=Path("bench/results"), help="folder of the CSV files")
     parser.add_argument("--root", help="folder of the raw data sets (default: $FGLAUDIT_DATA or ../shared/data)")
     parser.add_argument("--threads", type=int, help="threads per operation (default: torch's)")
@@ -113,13 +108,16 @@ def main() -> None:
     )
     parser.add_argument("--gap-datasets", nargs="+", choices=gap.DATASETS, default=gap.DATASETS, help="of gap")
     options = parser.parse_args()
-    unknown = sorted(set(options.names) - set(MEASUREMENTS))
+    if not options.names:
+        print(listing({name: Path(str(module.__file__)) for name, (module, _) in MEASUREMENTS.items()}))
+        return
+    unknown = sorted(set(options.names) - {*MEASUREMENTS, "all"})
     if unknown:
         parser.error(f"unknown measurement {unknown[0]!r} (known: {known})")
     if options.threads:
         torch.set_num_threads(options.threads)
-    for name, measure in MEASUREMENTS.items():
-        if name in options.names or not options.names:
+    for name, (_, measure) in MEASUREMENTS.items():
+        if name in options.names or "all" in options.names:
             measure(options)
 
 

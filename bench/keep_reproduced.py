@@ -12,7 +12,7 @@ import csv
 import io
 from pathlib import Path
 
-from bench import fedgt_accuracy
+from bench.fedgt import accuracy as fedgt_accuracy
 from bench.pages import write_between
 from fglaudit.files.own import write_atomic
 from fglaudit.reproduce import status

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from fglaudit import registry
-from fglaudit.adversary.attack_stream import attack_stream
-from fglaudit.adversary.guarded_view import changed, own_view
-from fglaudit.adversary.guests import guest
 from fglaudit.adversary.local_reports import as_sent, attack_reports, before_reports, runs_on_reports
 from fglaudit.adversary.modelled import decides, late, out_of_order
-from fglaudit.adversary.once_per_view import forget
+from fglaudit.adversary.running.attack_stream import attack_stream
+from fglaudit.adversary.running.guarded_view import changed, own_view
+from fglaudit.adversary.running.guests import guest
+from fglaudit.adversary.running.once_per_view import forget
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Additive, Fact, Field, Randomised, kind_of
 from fglaudit.finding import ADAPTED, LEARNED, OTHERS, SEALED, Finding, Status

@@ -1,7 +1,7 @@
 """Messages as a shuffler passes them on: round by round in a random order, without senders.
 
 The order is a fixed function of the round, so that the scorer knows the sender of each message; an attack reads the
-messages only through :func:`fglaudit.adversary.linkage.pseudonymous`, which hands out nothing else.
+messages only through :func:`fglaudit.adversary.uploads.linkage.pseudonymous`, which hands out nothing else.
 """
 
 from __future__ import annotations

@@ -9,17 +9,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from fglaudit.files.own import write_atomic
-from fglaudit.reports.figure_files import figure_files, remove_older
-from fglaudit.reports.findings_json import findings_json
-from fglaudit.reports.html import SIZES, render_html
+from fglaudit.reports.formats.figure_files import figure_files, remove_older
+from fglaudit.reports.formats.findings_json import findings_json
+from fglaudit.reports.formats.html import SIZES, render_html
+from fglaudit.reports.formats.latex import summary_tex
+from fglaudit.reports.formats.markdown import render_markdown
+from fglaudit.reports.formats.pages import sections
+from fglaudit.reports.formats.png import draws, png
+from fglaudit.reports.formats.tables import summary_csv
 from fglaudit.reports.labels import Labels
-from fglaudit.reports.latex import summary_tex
-from fglaudit.reports.markdown import render_markdown
-from fglaudit.reports.pages import sections
-from fglaudit.reports.png import draws, png
 from fglaudit.reports.records import Run, load_run
 from fglaudit.reports.summary import summarize
-from fglaudit.reports.tables import summary_csv
 from fglaudit.reports.verdict import make_verdict, observers_of
 
 __all__ = ["write_report"]

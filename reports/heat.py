@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from fglaudit.finding import Status
 from fglaudit.reports.achieved import in_words
 from fglaudit.reports.answers import Answer, AnswerWord, answers, applies
-from fglaudit.reports.bought import beside, chance, gains
+from fglaudit.reports.choosing.bought import beside, chance, gains
+from fglaudit.reports.choosing.options import is_option
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import FEATURES, mean, sd
 from fglaudit.reports.numbers import decimal, interval, percent_spread, plural
-from fglaudit.reports.options import is_option
 from fglaudit.reports.summary import Setting
 from fglaudit.reports.wording import METRIC_NAMES, QUANTITY_NAMES
 from fglaudit.scoring.clusters import TOO_FEW
@@ -39,7 +39,7 @@ class HeatCell:
 
 @dataclass(frozen=True)
 class HeatRow:
-    """One setting; ``chance`` and ``bought`` are of :mod:`fglaudit.reports.bought`."""
+    """One setting; ``chance`` and ``bought`` are of :mod:`fglaudit.reports.choosing.bought`."""
 
     setting: Setting
     protocol: str

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from fglaudit.reports.answers import AnswerWord
+from fglaudit.reports.choosing.options import UPPER_BOUND
+from fglaudit.reports.figures.scatter import Line, Point, scatter
 from fglaudit.reports.heat import HeatRow
 from fglaudit.reports.leaks import FEATURES, sd
 from fglaudit.reports.numbers import epsilon, percent
-from fglaudit.reports.options import UPPER_BOUND
-from fglaudit.reports.scatter import Line, Point, scatter
 from fglaudit.reports.wording import interval_words, observer_label
 
 MOST_LINES = 4

@@ -11,9 +11,9 @@ from fglaudit.reports.achieved import achieved
 from fglaudit.reports.alarms import alarms as find_alarms
 from fglaudit.reports.alarms import few, refuted
 from fglaudit.reports.answers import AnswerWord, applies, below_or_unseen, not_all, not_allowed_for
-from fglaudit.reports.choice import Confirmations
-from fglaudit.reports.cost import cost_lines
-from fglaudit.reports.fell_behind import fell_behind
+from fglaudit.reports.choosing.choice import Confirmations
+from fglaudit.reports.choosing.cost import cost_lines
+from fglaudit.reports.choosing.fell_behind import fell_behind
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import FEATURES, MEAN, NEGLIGIBLE, ONE_CLIENT, Leak, mean, says_most, sd
 from fglaudit.reports.numbers import decimal, percent, percent_spread, plural

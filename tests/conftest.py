@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-# Tests share helper modules that lie beside them; worker processes inherit the path and find them too.
-sys.path.insert(0, str(Path(__file__).parent))
+# Tests share the modules in the folders of helpers/; worker processes inherit the path and find them too.
+sys.path[:0] = [str(folder) for folder in sorted((Path(__file__).parent / "helpers").iterdir()) if folder.is_dir()]
 
 # Autograd counts the devices of a process at its first backward pass: the pretend device must be known before.
-import pretend_device  # noqa: F401
+import pretend_device  # noqa: E402, F401
 
 # Tests are many small operations: threads would wait for each other, above all where several tests run side by side.
 torch.set_num_threads(1)
@@ -63,8 +63,8 @@ SLOW = (
     "redteam/test_sample.py::test_broken_ones_are_refuted",
     "redteam/test_sample.py::test_sly_ones_are_not_verified",
     "suite/test_plugin_trust.py::test_the_command",
-    "test_cli_runs.py",
-    "test_packaging.py",
+    "commands/test_cli_runs.py",
+    "repository/test_packaging.py",
     "wire/test_observed.py::test_an_honest_session_is_never_unstated",
     "wire/test_observed.py::test_noise_on_one_message_of_few_values",
 )

@@ -25,7 +25,7 @@ from fglaudit.adversary.known_graph import known_degrees, known_edges, own_nodes
 from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.adversary.modelled import about, known_noise, on_gradients
 from fglaudit.adversary.planting import MemoryMessages
-from fglaudit.adversary.upload_planting import without_defense
+from fglaudit.adversary.uploads.upload_planting import without_defense
 from fglaudit.attacks.boundaries.first_models import first_models
 from fglaudit.facts import Fact
 from fglaudit.interfaces import Attack, Inference, Planted

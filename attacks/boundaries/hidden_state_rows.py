@@ -16,11 +16,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.known_graph import known_degrees, known_edges, own_nodes
 from fglaudit.adversary.modelled import about, on_gradients
 from fglaudit.adversary.planting import MemoryMessages, planted_rows
-from fglaudit.adversary.upload_planting import without_defense
+from fglaudit.adversary.priors.feature_prior import feature_prior
+from fglaudit.adversary.uploads.upload_planting import without_defense
 from fglaudit.attacks.boundaries.row_solving import solve_rows
 from fglaudit.attacks.boundaries.state_equations import StateEquations, systems, whole_neighbourhoods
 from fglaudit.facts import Fact

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.feature_prior import FeaturePrior
+from fglaudit.adversary.priors.feature_prior import FeaturePrior
 from fglaudit.attacks.boundaries.state_equations import Systems
 
 _DIRECTIONS = 256

@@ -16,10 +16,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.expected_f1 import best_f1_bits
-from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.known_graph import known_degrees, known_edges, own_nodes
 from fglaudit.adversary.planting import MemoryMessages, planted_rows
+from fglaudit.adversary.priors.expected_f1 import best_f1_bits
+from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.adversary.public_rules import kept_edges
 from fglaudit.attacks.codes.seen_embeddings import (
     embedded,

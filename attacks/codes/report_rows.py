@@ -2,7 +2,7 @@
 
 A report says nothing of a row but the class that it predicts. Means of the observer's known rows by class, weighted by
 how likely each class is after the report and before it by the edges (``report-labels``), and the rows of a node's known
-neighbours (:mod:`fglaudit.adversary.class_prior`) are all that can be said.
+neighbours (:mod:`fglaudit.adversary.priors.class_prior`) are all that can be said.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import ClassVar
 import torch
 from torch.nn.functional import one_hot
 
-from fglaudit.adversary.class_prior import rows_of_labels
 from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.adversary.planting import MemoryMessages, planted_rows
+from fglaudit.adversary.priors.class_prior import rows_of_labels
 from fglaudit.adversary.reported_classes import seen_reports
 from fglaudit.attacks.codes.seen_reports import models_reports, reporting, sent_reports, without_edges
 from fglaudit.facts import Fact

@@ -7,8 +7,8 @@ logits' mean over the first rounds, is the estimate. Which rounds and no sharpen
 (docs/fedpub.md has other data).
 
 All clients but one see no embedding of the one, but have its weights
-(:mod:`fglaudit.adversary.personal_averages`), and make the embedding themselves, of a random graph of their own and
-without the masks, which stay at home; the uploaded layer then reads it.
+(:mod:`fglaudit.adversary.uploads.personal_averages`), and make the embedding themselves, of a random graph of their own
+and without the masks, which stay at home; the uploaded layer then reads it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from torch import Tensor
 from fglaudit.adversary.modelled import about, on_gradients
 from fglaudit.adversary.planting import MemoryMessages
 from fglaudit.adversary.public_rules import stated as stated_facts
-from fglaudit.adversary.upload_planting import without_defense
-from fglaudit.adversary.uploads import others_upload, sending_clients, sent_models
+from fglaudit.adversary.uploads.held import others_upload, sending_clients, sent_models
+from fglaudit.adversary.uploads.upload_planting import without_defense
 from fglaudit.attacks.functional.random_graph import functional_embeddings
 from fglaudit.facts import EDGES, Fact, is_built_in
 from fglaudit.interfaces import Attack, Inference, Planted

@@ -24,7 +24,7 @@ from torch.nn.functional import normalize
 
 from fglaudit.adversary.modelled import known_noise, on_gradients, sealed
 from fglaudit.adversary.planting import MemoryMessages, planted_rows
-from fglaudit.adversary.upload_planting import without_defense
+from fglaudit.adversary.uploads.upload_planting import without_defense
 from fglaudit.facts import EDGES, Fact, is_built_in
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Planted

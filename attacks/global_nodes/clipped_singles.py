@@ -2,7 +2,8 @@
 
 A coordinate ``mu = r + w (h - r)`` is sent as ``clip(mu) + noise``. Given the prior of rows, ``h = W_x x + W_p p + b``
 has a known mean and variance in every coordinate, and so has mu: the clip's linear response
-(:mod:`fglaudit.adversary.clipped_uploads`, Bussgang's theorem) turns what was sent into mu with an error of known size,
+(:mod:`fglaudit.adversary.uploads.clipped_uploads`, Bussgang's theorem) turns what was sent into mu with an error of
+known size,
 
     mu' = E mu + (sent - E clip(mu)) / slope,    variance of its error = (rest + noise^2) / slope^2,
 
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.clipped_uploads import UploadClip
+from fglaudit.adversary.uploads.clipped_uploads import UploadClip
 
 _LEAST_SLOPE = 1e-6
 

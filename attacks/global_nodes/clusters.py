@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fglaudit.adversary.clipping import KnownClip
 from fglaudit.adversary.modelled import about, decides, degree_bound, dropped_edges, message_clip
-from fglaudit.adversary.uploads import Codebooks, upload_noise_std
+from fglaudit.adversary.uploads.held import Codebooks, upload_noise_std
 from fglaudit.facts import (
     ROWS,
     Additive,

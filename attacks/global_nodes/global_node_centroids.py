@@ -9,7 +9,7 @@ correlations), and the estimate is the posterior mean. Clusters differ in size a
 to maximise the likelihood of the uploads of all clients.
 
 Under clip and noise the expected uploads still depend linearly on h, with known slopes
-(:mod:`fglaudit.adversary.clipped_uploads`). Of rows that were made random the layer sees means of reports
+(:mod:`fglaudit.adversary.uploads.clipped_uploads`). Of rows that were made random the layer sees means of reports
 (:mod:`fglaudit.attacks.global_nodes.reports`), whose expectation is linear in the mean row. The mean over the last
 ``window`` rounds (4 was chosen on CiteSeer: there 2 does as well, 8 worse, since clusters move) averages the noise and
 the sampling of mini-batches.
@@ -27,9 +27,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.clipped_uploads import UploadClip
 from fglaudit.adversary.public_rules import known_as_used
-from fglaudit.adversary.uploads import Codebooks, codebooks, input_map, missing_uploads, model_rounds
+from fglaudit.adversary.uploads.clipped_uploads import UploadClip
+from fglaudit.adversary.uploads.held import Codebooks, codebooks, input_map, missing_uploads, model_rounds
 from fglaudit.attacks.global_nodes.clusters import (
     allowed_in_clusters,
     cluster_weight,

@@ -23,10 +23,10 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from fglaudit.adversary.clipped_uploads import UploadClip
 from fglaudit.adversary.modelled import about, decides, known_noise, message_clip, training_changed
 from fglaudit.adversary.public_rules import noise_on
-from fglaudit.adversary.uploads import codebooks, missing_uploads
+from fglaudit.adversary.uploads.clipped_uploads import UploadClip
+from fglaudit.adversary.uploads.held import codebooks, missing_uploads
 from fglaudit.attacks.global_nodes.clusters import own_subgraph, upload_error
 from fglaudit.attacks.global_nodes.planting import dealt_nodes, rehearsed_round
 from fglaudit.facts import ROWS, Additive, Fact, Rounded

@@ -9,9 +9,9 @@ means of the nodes whose rows and labels the observer holds. Counts c start at 1
 size, which fixes w.
 
 Under clip and Laplace noise the expected uploads still depend linearly on h
-(:mod:`fglaudit.adversary.clipped_uploads`), if weakly: nearly every coordinate is clipped, but not always on the same
-side. The slope depends on how far cluster means lie apart, which is estimated from the second moment of the uploads.
-Under noise too strong for the prior the prior remains.
+(:mod:`fglaudit.adversary.uploads.clipped_uploads`), if weakly: nearly every coordinate is clipped, but not always on
+the same side. The slope depends on how far cluster means lie apart, which is estimated from the second moment of the
+uploads. Under noise too strong for the prior the prior remains.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.clipped_uploads import LinearResponse, UploadClip
 from fglaudit.adversary.public_rules import known_as_used
-from fglaudit.adversary.uploads import Codebooks, codebooks, missing_uploads, model_rounds
+from fglaudit.adversary.uploads.clipped_uploads import LinearResponse, UploadClip
+from fglaudit.adversary.uploads.held import Codebooks, codebooks, missing_uploads, model_rounds
 from fglaudit.attacks.global_nodes.clusters import (
     allowed_in_clusters,
     cluster_weight,

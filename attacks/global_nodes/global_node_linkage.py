@@ -1,6 +1,6 @@
 """Link global nodes of one client from round to round, where a shuffler hides the senders.
 
-See :mod:`fglaudit.adversary.linkage`.
+See :mod:`fglaudit.adversary.uploads.linkage`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fglaudit.adversary.linkage import LinkageAttack
+from fglaudit.adversary.uploads.linkage import LinkageAttack
 from fglaudit.payloads import GlobalNodes, Payload
 
 

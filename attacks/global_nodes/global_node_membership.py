@@ -19,10 +19,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fglaudit.adversary.known_nodes import log_probabilities, unknown_architecture
 from fglaudit.adversary.modelled import about, decides, message_clip, sealed
 from fglaudit.adversary.planting import different_first
-from fglaudit.adversary.uploads import codebooks, input_map, missing_uploads, model_noise_std, model_rounds, one_other
+from fglaudit.adversary.uploads.held import (
+    codebooks,
+    input_map,
+    missing_uploads,
+    model_noise_std,
+    model_rounds,
+    one_other,
+)
+from fglaudit.adversary.uploads.known_nodes import log_probabilities, unknown_architecture
 from fglaudit.attacks.global_nodes.clusters import own_subgraph, upload_error, uploaded_with_error
 from fglaudit.attacks.global_nodes.planting import dealt_nodes, first_nodes, rehearsed_round
 from fglaudit.facts import ROWS, Additive, Clipped, Fact, Field, Rounded

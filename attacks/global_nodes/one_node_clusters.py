@@ -25,12 +25,19 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.bit_recovery import PERTURBATION, determined
-from fglaudit.adversary.clipped_uploads import UploadClip
-from fglaudit.adversary.feature_prior import FeaturePrior, feature_prior
 from fglaudit.adversary.message_passing import Measurements, bernoulli, message_passing
 from fglaudit.adversary.modelled import message_clip
 from fglaudit.adversary.planting import planted_rows
-from fglaudit.adversary.uploads import Codebooks, codebooks, input_map, missing_uploads, model_rounds, rounding_growth
+from fglaudit.adversary.priors.feature_prior import FeaturePrior, feature_prior
+from fglaudit.adversary.uploads.clipped_uploads import UploadClip
+from fglaudit.adversary.uploads.held import (
+    Codebooks,
+    codebooks,
+    input_map,
+    missing_uploads,
+    model_rounds,
+    rounding_growth,
+)
 from fglaudit.attacks.global_nodes.clipped_singles import Layer, unclipped, weighted
 from fglaudit.attacks.global_nodes.clusters import (
     moved_behind_clip,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fglaudit.adversary.public_rules import noise_of_rows
-from fglaudit.adversary.uploads import input_map
+from fglaudit.adversary.uploads.held import input_map
 from fglaudit.facts import Randomised
 from fglaudit.view import View
 

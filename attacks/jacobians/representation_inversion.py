@@ -22,8 +22,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.modelled import about, known_noise, message_clip, random_rows, sealed
+from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.attacks.jacobians.discrete_rows import MOST_FEATURES, find_bits
 from fglaudit.attacks.jacobians.encoder import (
     common_model,

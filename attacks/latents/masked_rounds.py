@@ -24,9 +24,9 @@ from torch import Tensor
 
 from fglaudit.adversary.bit_recovery import attempts, nearest_column
 from fglaudit.adversary.clipping import added_std
-from fglaudit.adversary.expected_f1 import best_f1_bits
-from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.message_passing import bernoulli, message_passing
+from fglaudit.adversary.priors.expected_f1 import best_f1_bits
+from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.attacks.latents.latent_rounds import (
     LatentRounds,
     all_clipped,

@@ -12,8 +12,8 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.planting import planted_federation, rehearsed, with_own_rows, without_known_rows
+from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.attacks.latents.latent_rounds import unknown_users
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Planted

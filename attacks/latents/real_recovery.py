@@ -11,8 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.feature_prior import FeaturePrior
 from fglaudit.adversary.message_passing import Measurements, bernoulli_gaussian, message_passing
+from fglaudit.adversary.priors.feature_prior import FeaturePrior
 
 _EXACT = 2e-4
 """Largest relative residual of a row that counts as solved."""

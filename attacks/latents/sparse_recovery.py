@@ -25,10 +25,10 @@ from torch import Tensor
 
 from fglaudit.adversary.bit_recovery import Bits, determined, fitting, recover_bits
 from fglaudit.adversary.clipping import KnownClip, added_std
-from fglaudit.adversary.expected_f1 import best_f1_bits
-from fglaudit.adversary.feature_prior import FeaturePrior, feature_prior
 from fglaudit.adversary.message_passing import Measurements
 from fglaudit.adversary.modelled import noisy_rows, training_changed
+from fglaudit.adversary.priors.expected_f1 import best_f1_bits
+from fglaudit.adversary.priors.feature_prior import FeaturePrior, feature_prior
 from fglaudit.attacks.latents.latent_rounds import first_latents, initial_weights, missing_latents, unknown_users
 from fglaudit.attacks.latents.modelled_facts import (
     after_first_models,

@@ -27,10 +27,10 @@ from torch import Tensor
 
 from fglaudit.adversary.bit_recovery import recover_bits
 from fglaudit.adversary.clipping import KnownClip, added_std
-from fglaudit.adversary.expected_f1 import best_f1_bits
-from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.message_passing import Measurements
 from fglaudit.adversary.modelled import about, known_noise, noisy_rows
+from fglaudit.adversary.priors.expected_f1 import best_f1_bits
+from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.adversary.public_rules import stated
 from fglaudit.attacks.latents.latent_rounds import first_latents, initial_weights, missing_latents, unknown_users
 from fglaudit.attacks.latents.modelled_facts import edges_changed, messages_changed, rounded

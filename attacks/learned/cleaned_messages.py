@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from fglaudit.attacks.learned.entries import entries, float_fields, mapped, upwards, width_of
+from fglaudit.attacks.learned.maps.row_map import Learned
 from fglaudit.attacks.learned.node_totals import Totals
-from fglaudit.attacks.learned.row_map import Learned
 from fglaudit.payloads import MessageBatch, Payload
 from fglaudit.view import Messages
 

@@ -14,6 +14,8 @@ from fglaudit.adversary.known_graph import sees_deliveries
 from fglaudit.attacks.learned.cleaned_messages import FieldMap, Key
 from fglaudit.attacks.learned.entries import entries, float_fields, upwards
 from fglaudit.attacks.learned.field_maps import GOOD, WORTH, field_map, on_cpu
+from fglaudit.attacks.learned.maps.row_map import Learned, identity, relative_error
+from fglaudit.attacks.learned.maps.row_maps import TABLES, best_map
 from fglaudit.attacks.learned.masks import unmasked
 from fglaudit.attacks.learned.node_totals import Totals
 from fglaudit.attacks.learned.place_maps import MOST_MIXED, best_place_map
@@ -23,8 +25,6 @@ from fglaudit.attacks.learned.probes import (
     made_up_graph,
     rehearsed_pair,
 )
-from fglaudit.attacks.learned.row_map import Learned, identity, relative_error
-from fglaudit.attacks.learned.row_maps import TABLES, best_map
 from fglaudit.attacks.learned.secrets_of_run import secrets_of_run
 from fglaudit.payloads import MessageBatch, Payload
 from fglaudit.rng import split

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.prior_only import best_entry_count
+from fglaudit.adversary.priors.prior_only import best_entry_count
 from fglaudit.attacks.learned.entries import float_fields
 from fglaudit.graph import FeatureKind, positions
 from fglaudit.interfaces import Reconstruction

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.attacks.learned.cleaned_messages import FieldMap, largest
-from fglaudit.attacks.learned.row_map import Learned
+from fglaudit.attacks.learned.maps.row_map import Learned
 
 GOOD = 1e-4
 """Relative error below which a map needs no rival."""

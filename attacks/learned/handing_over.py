@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fglaudit import registry
 from fglaudit.adversary.local_reports import attack_reports
-from fglaudit.adversary.prior_only import prior_only
+from fglaudit.adversary.priors.prior_only import prior_only
 from fglaudit.attacks.learned.hidden_rows import HiddenRows
 from fglaudit.facts import Additive, Field
 from fglaudit.interfaces import Attack, Reconstruction

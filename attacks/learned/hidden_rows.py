@@ -16,9 +16,9 @@ from torch import Tensor
 
 from fglaudit.adversary.known_graph import own_clients
 from fglaudit.attacks.learned.entries import upwards
+from fglaudit.attacks.learned.maps.row_map import Learned
+from fglaudit.attacks.learned.maps.row_maps import best_map
 from fglaudit.attacks.learned.probes import made_up_graph
-from fglaudit.attacks.learned.row_map import Learned
-from fglaudit.attacks.learned.row_maps import best_map
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Reconstruction
 from fglaudit.payloads import SERVER, MessageBatch, RawFeatures

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.group_means import less_group_means
 from fglaudit.adversary.planting import planted_rows
+from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.view import View
 
 _CHECKS = 2

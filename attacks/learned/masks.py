@@ -17,9 +17,9 @@ from torch import Tensor
 from fglaudit.attacks.learned.cleaned_messages import FieldMap
 from fglaudit.attacks.learned.entries import entries, upwards, with_rows
 from fglaudit.attacks.learned.linear_messages import as_sums, asking_rows, between
+from fglaudit.attacks.learned.maps.row_map import Learned, RowMap
 from fglaudit.attacks.learned.partly_known import PartlyKnown, partly_known, possible, tolerance
 from fglaudit.attacks.learned.probes import Probes, Seen, drawn_alike, keyed, known_messages, made_up_rows
-from fglaudit.attacks.learned.row_map import Learned, RowMap
 from fglaudit.graph import FeatureKind
 from fglaudit.payloads import MessageBatch, Payload
 from fglaudit.rng import copied, split

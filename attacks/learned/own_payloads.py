@@ -20,9 +20,9 @@ from fglaudit.attacks.learned.entries import entries, float_fields
 from fglaudit.attacks.learned.field_maps import on_cpu
 from fglaudit.attacks.learned.handing_over import Candidate
 from fglaudit.attacks.learned.hidden_rows import in_levels
+from fglaudit.attacks.learned.maps.row_map import Learned
+from fglaudit.attacks.learned.maps.row_maps import best_map, relearned
 from fglaudit.attacks.learned.probes import CPU, made_up_graph
-from fglaudit.attacks.learned.row_map import Learned
-from fglaudit.attacks.learned.row_maps import best_map, relearned
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph, positions
 from fglaudit.interfaces import Reconstruction

@@ -20,9 +20,9 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from fglaudit.attacks.learned.affine_maps import linear_map
-from fglaudit.attacks.learned.column_maps import columns_in_order
-from fglaudit.attacks.learned.row_map import WIDE, Learned, RowMap, identity
+from fglaudit.attacks.learned.maps.affine_maps import linear_map
+from fglaudit.attacks.learned.maps.column_maps import columns_in_order
+from fglaudit.attacks.learned.maps.row_map import WIDE, Learned, RowMap, identity
 
 TURNED = "rotation, of rows known in part"
 _MOST_COLUMNS = 2048

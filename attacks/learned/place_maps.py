@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.attacks.learned.affine_maps import affine
 from fglaudit.attacks.learned.field_maps import WORTH
-from fglaudit.attacks.learned.row_map import Learned, RowMap, relative_error
-from fglaudit.attacks.learned.row_maps import best_map, no_line
+from fglaudit.attacks.learned.maps.affine_maps import affine
+from fglaudit.attacks.learned.maps.row_map import Learned, RowMap, relative_error
+from fglaudit.attacks.learned.maps.row_maps import best_map, no_line
 
 MOST_MIXED = 3000
 """Rows of a batch that may be mixed with one another."""

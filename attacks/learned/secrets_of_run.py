@@ -11,6 +11,8 @@ from torch import Tensor
 from fglaudit.attacks.learned.cleaned_messages import FieldMap, Key
 from fglaudit.attacks.learned.entries import float_fields
 from fglaudit.attacks.learned.field_maps import GOOD, WORTH, field_map, on_cpu
+from fglaudit.attacks.learned.maps.row_map import relative_error
+from fglaudit.attacks.learned.maps.row_maps import best_map, relearned
 from fglaudit.attacks.learned.partly_known import (
     TURNED,
     confirmed,
@@ -21,8 +23,6 @@ from fglaudit.attacks.learned.partly_known import (
     turned,
 )
 from fglaudit.attacks.learned.probes import ROUNDS, Seen, drawn_alike, known_draws, known_pairs
-from fglaudit.attacks.learned.row_map import relative_error
-from fglaudit.attacks.learned.row_maps import best_map, relearned
 from fglaudit.payloads import MessageBatch, Payload
 from fglaudit.rng import derive, split
 from fglaudit.view import View

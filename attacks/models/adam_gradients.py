@@ -2,8 +2,9 @@
 
 Adam that starts afresh divides a gradient by its own size: of the entry g of a sum of gradients its first step shows
 the sign, and the mean of a few steps how steady the sign is; entries without a gradient are told exactly
-(:mod:`fglaudit.adversary.adam_steps`). How large g is must come from elsewhere. Before an upload is read, any half of a
-client's N / K nodes may be those that train. Over these draws g has, with weights of 1 / n for n = N / 2K nodes,
+(:mod:`fglaudit.adversary.uploads.adam_steps`). How large g is must come from elsewhere. Before an upload is read, any
+half of a client's N / K nodes may be those that train. Over these draws g has, with weights of 1 / n for n = N / 2K
+nodes,
 
     E g = mean_j G_j,    Var g <= mean_j G_j^2 / n,    so a typical size s = ((E g)^2 + mean_j G_j^2 / n)^1/2.
 

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.planting import planted_graph
-from fglaudit.adversary.uploads import check_rounds, missing_uploads, sending_clients, sent_models, unknown_changes
+from fglaudit.adversary.uploads.held import check_rounds, missing_uploads, sending_clients, sent_models, unknown_changes
 from fglaudit.attacks.models.likelihood_ratio import log_chance
 from fglaudit.attacks.models.planting import LEARNED, learned_view
 from fglaudit.attacks.models.shadow_federations import KnownGraph, evaluated, unknown_models

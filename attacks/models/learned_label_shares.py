@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.uploads import sending_clients
+from fglaudit.adversary.uploads.held import sending_clients
 from fglaudit.attacks.models.learned_properties import LearnedProperty
 from fglaudit.attacks.models.planted_properties import planted_clients
 from fglaudit.attacks.models.property_decoder import DIRECTIONS, SKETCHES, deviations, level

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import own_nodes
-from fglaudit.adversary.uploads import check_rounds, missing_uploads
+from fglaudit.adversary.uploads.held import check_rounds, missing_uploads
 from fglaudit.attacks.models.shadow_clients import ShadowClients, shadow_clients, unrehearsable
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Fact, is_built_in

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.adam_steps import stepped
-from fglaudit.adversary.means import ModelRound, others_means
-from fglaudit.adversary.uploads import sent_models
+from fglaudit.adversary.uploads.adam_steps import stepped
+from fglaudit.adversary.uploads.held import sent_models
+from fglaudit.adversary.uploads.means import ModelRound, others_means
 from fglaudit.nn.gcn_ensemble import SharedGraph
 from fglaudit.nn.sparse import SparseMatrix
 from fglaudit.nn.weights import unflatten

@@ -20,9 +20,9 @@ from torch import Tensor
 
 from fglaudit.adversary.group_means import less_group_means
 from fglaudit.adversary.known_graph import own_nodes
-from fglaudit.adversary.means import ModelRound
 from fglaudit.adversary.planting import MemoryMessages
-from fglaudit.adversary.uploads import follow_from_averages, sent_models
+from fglaudit.adversary.uploads.held import follow_from_averages, sent_models
+from fglaudit.adversary.uploads.means import ModelRound
 from fglaudit.attacks.models.shadow_federations import KnownGraph
 from fglaudit.attacks.models.update_statistics import UpdateReader
 from fglaudit.errors import FglauditError

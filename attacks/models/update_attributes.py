@@ -18,9 +18,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.imputation import imputed
 from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.planting import planted_graph
+from fglaudit.adversary.priors.imputation import imputed
 from fglaudit.attacks.models.loss_edges import possible_edges
 from fglaudit.attacks.models.loss_gradients import GradientSums, each, unreadable_updates
 from fglaudit.attacks.models.planting import PLAIN_STEPS, learned_view

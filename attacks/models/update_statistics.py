@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.means import ModelRound
+from fglaudit.adversary.uploads.means import ModelRound
 from fglaudit.nn.weights import unflatten
 from fglaudit.structure import Training
 from fglaudit.view import View

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fglaudit.adversary.modelled import about, change_clip, known_error, on_gradients, sealed
-from fglaudit.adversary.uploads import check_rounds
+from fglaudit.adversary.uploads.held import check_rounds
 from fglaudit.facts import Absent, Clipped, Fact
 from fglaudit.interfaces import Attack
 from fglaudit.payloads import ModelUpdate, NeighborSums, Payload

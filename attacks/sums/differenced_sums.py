@@ -21,10 +21,10 @@ from torch import Tensor
 from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.planting import MemoryMessages
 from fglaudit.adversary.public_rules import rounding_of_sums
+from fglaudit.attacks.sums.equations.sum_errors import added_to_sums
 from fglaudit.attacks.sums.planting import plant_lone_neighbors
 from fglaudit.attacks.sums.recorded_sums import missing_sums
 from fglaudit.attacks.sums.server_partial_sums import ServerPartialSums, read_parts
-from fglaudit.attacks.sums.sum_errors import added_to_sums
 from fglaudit.facts import Fact
 from fglaudit.graph import positions
 from fglaudit.interfaces import Attack, Planted, Reconstruction

@@ -13,14 +13,14 @@ from typing import ClassVar
 
 import torch
 
-from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.modelled import kept_columns, sealed
+from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.adversary.public_rules import clip_of_rows, noise_on, unused_columns
-from fglaudit.attacks.sums.binary_system import binary_system
-from fglaudit.attacks.sums.bit_decoding import settle_bits
-from fglaudit.attacks.sums.linear_posterior import posterior_of_sums
+from fglaudit.attacks.sums.bits.binary_system import binary_system
+from fglaudit.attacks.sums.bits.bit_decoding import settle_bits
+from fglaudit.attacks.sums.equations.linear_posterior import posterior_of_sums
+from fglaudit.attacks.sums.equations.neighbor_equations import neighbor_equations, no_equations
 from fglaudit.attacks.sums.modelled_facts import in_terms
-from fglaudit.attacks.sums.neighbor_equations import neighbor_equations, no_equations
 from fglaudit.attacks.sums.planting import plant_lone_neighbors
 from fglaudit.facts import Fact
 from fglaudit.graph import FeatureKind

@@ -20,17 +20,17 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.known_graph import known_degrees, known_edges, own_nodes, sees_deliveries
 from fglaudit.adversary.modelled import about, kept_columns, known_noise, row_clip, sealed
+from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.adversary.public_rules import clip_of_rows, known_as_used, unused_columns
 from fglaudit.attacks.sums.degree_ratios import Ratios, least_degrees, lowest_terms, parallel_parts
+from fglaudit.attacks.sums.equations.neighbor_equations import presence
+from fglaudit.attacks.sums.equations.sum_errors import added_to_sums
 from fglaudit.attacks.sums.modelled_facts import in_terms
-from fglaudit.attacks.sums.neighbor_equations import presence
 from fglaudit.attacks.sums.planting import plant_lone_neighbors
 from fglaudit.attacks.sums.recorded_sums import RecordedSums, missing_sums, owners, recorded_sums, sees_parts
 from fglaudit.attacks.sums.server_partial_sums import without_own_uploads
-from fglaudit.attacks.sums.sum_errors import added_to_sums
 from fglaudit.facts import Fact, Rounded
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction

@@ -17,19 +17,19 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.expected_f1 import best_f1_bits
-from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.modelled import about, known_noise
+from fglaudit.adversary.priors.expected_f1 import best_f1_bits
+from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.adversary.public_rules import clip_of_rows, unused_columns
-from fglaudit.attacks.sums.belief_propagation import bit_log_odds
-from fglaudit.attacks.sums.binary_system import binary_system
-from fglaudit.attacks.sums.bit_decoding import DecodedBits, without_columns
-from fglaudit.attacks.sums.linear_posterior import posterior_of_sums
+from fglaudit.attacks.sums.bits.belief_propagation import bit_log_odds
+from fglaudit.attacks.sums.bits.binary_system import binary_system
+from fglaudit.attacks.sums.bits.bit_decoding import DecodedBits, without_columns
+from fglaudit.attacks.sums.equations.linear_posterior import posterior_of_sums
+from fglaudit.attacks.sums.equations.neighbor_equations import NeighborEquations, neighbor_equations, no_equations
+from fglaudit.attacks.sums.equations.row_scales import RowScales, resolve_scales
 from fglaudit.attacks.sums.modelled_facts import in_terms, in_values
-from fglaudit.attacks.sums.neighbor_equations import NeighborEquations, neighbor_equations, no_equations
 from fglaudit.attacks.sums.plain_sums import plain_sums
 from fglaudit.attacks.sums.planting import plant_lone_neighbors
-from fglaudit.attacks.sums.row_scales import RowScales, resolve_scales
 from fglaudit.facts import Additive, Fact, Rounded
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction

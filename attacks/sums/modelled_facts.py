@@ -1,4 +1,4 @@
-"""Which facts the equations of :mod:`fglaudit.attacks.sums.neighbor_equations` allow for."""
+"""Which facts the equations of :mod:`fglaudit.attacks.sums.equations.neighbor_equations` allow for."""
 
 from __future__ import annotations
 

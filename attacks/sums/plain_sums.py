@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.feature_prior import feature_prior
-from fglaudit.adversary.once_per_view import once_per_view
-from fglaudit.attacks.sums.bit_decoding import DecodedBits, decode_bits
-from fglaudit.attacks.sums.neighbor_equations import neighbor_equations
-from fglaudit.attacks.sums.row_scales import RowScales, resolve_scales
+from fglaudit.adversary.priors.feature_prior import feature_prior
+from fglaudit.adversary.running.once_per_view import once_per_view
+from fglaudit.attacks.sums.bits.bit_decoding import DecodedBits, decode_bits
+from fglaudit.attacks.sums.equations.neighbor_equations import neighbor_equations
+from fglaudit.attacks.sums.equations.row_scales import RowScales, resolve_scales
 from fglaudit.view import View
 
 

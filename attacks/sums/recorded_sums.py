@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_degrees, own_nodes, sees_deliveries
-from fglaudit.adversary.once_per_view import once_per_view
 from fglaudit.adversary.public_rules import fewest_neighbors, kept_edges, merged_size
+from fglaudit.adversary.running.once_per_view import once_per_view
 from fglaudit.payloads import SERVER, NeighborSums
 from fglaudit.structure import Sums
 from fglaudit.view import View

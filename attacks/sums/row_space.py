@@ -15,12 +15,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.modelled import about, known_noise
+from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.adversary.public_rules import clip_of_rows, unused_columns
-from fglaudit.attacks.sums.linear_posterior import posterior_of_sums
+from fglaudit.attacks.sums.equations.linear_posterior import posterior_of_sums
+from fglaudit.attacks.sums.equations.neighbor_equations import neighbor_equations, no_equations
 from fglaudit.attacks.sums.modelled_facts import in_terms, in_values
-from fglaudit.attacks.sums.neighbor_equations import neighbor_equations, no_equations
 from fglaudit.attacks.sums.planting import plant_lone_neighbors
 from fglaudit.facts import Fact, Rounded
 from fglaudit.graph import FeatureKind

@@ -22,17 +22,17 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.expected_f1 import MOST_ENTRIES, best_f1_bits
-from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.known_graph import known_edges, own_nodes, sees_deliveries
 from fglaudit.adversary.modelled import about, kept_columns, known_noise, row_clip, sealed
+from fglaudit.adversary.priors.expected_f1 import MOST_ENTRIES, best_f1_bits
+from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.adversary.public_rules import clip_of_rows, rounding_of_sums
+from fglaudit.attacks.sums.equations.neighbor_equations import ROUNDING, presence
+from fglaudit.attacks.sums.equations.sum_errors import added_to_sums
 from fglaudit.attacks.sums.modelled_facts import in_terms
-from fglaudit.attacks.sums.neighbor_equations import ROUNDING, presence
 from fglaudit.attacks.sums.noisy_parts import noisy_entries
 from fglaudit.attacks.sums.planting import plant_lone_neighbors
 from fglaudit.attacks.sums.recorded_sums import RecordedSums, missing_sums, owners, recorded_sums, sees_parts
-from fglaudit.attacks.sums.sum_errors import added_to_sums
 from fglaudit.facts import Fact, Rounded
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction

@@ -7,8 +7,8 @@ of equal degree, of which it learns how many have it. Rows of several sums are j
 subtracted from the others until nothing changes.
 
 Row-normalised rows add an unknown integer per neighbour, its number of entries, and so do unknown degrees; both show in
-the values that a sum takes (:mod:`fglaudit.attacks.sums.scale_search`). They are found, not proven, so such rows are
-never marked as proven.
+the values that a sum takes (:mod:`fglaudit.attacks.sums.equations.scale_search`). They are found, not proven, so such
+rows are never marked as proven.
 
 What stays open, and why that is the ceiling: neighbours of equal degree that share all of the observer's sums enter
 every equation with the same coefficient, so swapping their rows changes no message; likewise degrees whose ratio is the
@@ -27,15 +27,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.modelled import kept_columns, row_clip, sealed
+from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.adversary.public_rules import noise_on, unused_columns
-from fglaudit.attacks.sums.bit_decoding import DecodedBits, decode_bits, without_columns
+from fglaudit.attacks.sums.bits.bit_decoding import DecodedBits, decode_bits, without_columns
+from fglaudit.attacks.sums.equations.neighbor_equations import NeighborEquations, neighbor_equations, no_equations
+from fglaudit.attacks.sums.equations.row_scales import resolve_scales
 from fglaudit.attacks.sums.modelled_facts import in_terms
-from fglaudit.attacks.sums.neighbor_equations import NeighborEquations, neighbor_equations, no_equations
 from fglaudit.attacks.sums.plain_sums import plain_sums
 from fglaudit.attacks.sums.planting import plant_lone_neighbors
-from fglaudit.attacks.sums.row_scales import resolve_scales
 from fglaudit.facts import Fact
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction

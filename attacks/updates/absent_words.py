@@ -19,7 +19,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.clipped_uploads import UploadClip
 from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.modelled import (
     about,
@@ -40,8 +39,8 @@ from fglaudit.adversary.planting import (
     with_own_rows,
 )
 from fglaudit.adversary.public_rules import unused_columns
-from fglaudit.adversary.upload_planting import without_defense
-from fglaudit.adversary.uploads import (
+from fglaudit.adversary.uploads.clipped_uploads import UploadClip
+from fglaudit.adversary.uploads.held import (
     input_map,
     missing_uploads,
     model_noise_std,
@@ -51,6 +50,7 @@ from fglaudit.adversary.uploads import (
     unknown_adam,
     unknown_changes,
 )
+from fglaudit.adversary.uploads.upload_planting import without_defense
 from fglaudit.facts import GRADIENTS, Absent, Clipped, Fact
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import ModelUpdate, Payload

@@ -20,11 +20,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.adam_steps import CLEAR, adam_path, off_idle_path
-from fglaudit.adversary.means import ModelRound
 from fglaudit.adversary.modelled import about, degree_bound, dropped_edges, known_error, sealed
-from fglaudit.adversary.upload_planting import without_defense
-from fglaudit.adversary.uploads import (
+from fglaudit.adversary.uploads.adam_steps import CLEAR, adam_path, off_idle_path
+from fglaudit.adversary.uploads.held import (
     check_rounds,
     missing_uploads,
     model_noise_std,
@@ -33,6 +31,8 @@ from fglaudit.adversary.uploads import (
     unknown_adam,
     unknown_changes,
 )
+from fglaudit.adversary.uploads.means import ModelRound
+from fglaudit.adversary.uploads.upload_planting import without_defense
 from fglaudit.attacks.updates.input_layer import input_layer
 from fglaudit.attacks.updates.planted_changes import changed_models, planted_rows
 from fglaudit.attacks.updates.unit_patterns import words_of_rows

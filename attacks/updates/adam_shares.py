@@ -35,8 +35,7 @@ from fglaudit.adversary.modelled import (
     sealed,
 )
 from fglaudit.adversary.planting import MemoryMessages
-from fglaudit.adversary.upload_planting import without_defense
-from fglaudit.adversary.uploads import (
+from fglaudit.adversary.uploads.held import (
     missing_uploads,
     model_noise_std,
     sending_clients,
@@ -44,6 +43,7 @@ from fglaudit.adversary.uploads import (
     unknown_adam,
     unknown_changes,
 )
+from fglaudit.adversary.uploads.upload_planting import without_defense
 from fglaudit.facts import Absent, Fact
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.nn.weights import unflatten

@@ -20,10 +20,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.clipped_uploads import UploadClip
 from fglaudit.adversary.known_graph import known_edges
-from fglaudit.adversary.once_per_view import once_per_view
-from fglaudit.adversary.uploads import unknown_changes
+from fglaudit.adversary.running.once_per_view import once_per_view
+from fglaudit.adversary.uploads.clipped_uploads import UploadClip
+from fglaudit.adversary.uploads.held import unknown_changes
 from fglaudit.attacks.updates.input_layer import InputChange, first_layer_changes, unreadable_steps
 from fglaudit.attacks.updates.sparse_rows import sparse_rows
 from fglaudit.facts import GRADIENTS, Additive

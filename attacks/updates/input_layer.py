@@ -21,10 +21,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.clipped_uploads import UploadClip
-from fglaudit.adversary.means import EVERYBODY, ModelRound, others_means
-from fglaudit.adversary.once_per_view import once_per_view
-from fglaudit.adversary.uploads import encoding_error, model_noise_std, sent_models
+from fglaudit.adversary.running.once_per_view import once_per_view
+from fglaudit.adversary.uploads.clipped_uploads import UploadClip
+from fglaudit.adversary.uploads.held import encoding_error, model_noise_std, sent_models
+from fglaudit.adversary.uploads.means import EVERYBODY, ModelRound, others_means
 from fglaudit.facts import GRADIENTS, Additive
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import ModelUpdate

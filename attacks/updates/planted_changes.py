@@ -7,9 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.means import EVERYBODY
 from fglaudit.adversary.planting import MemoryMessages
-from fglaudit.adversary.uploads import sending_clients
+from fglaudit.adversary.uploads.held import sending_clients
+from fglaudit.adversary.uploads.means import EVERYBODY
 from fglaudit.attacks.updates.input_layer import input_changes, input_layer
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate

@@ -12,7 +12,7 @@ from torch.nn.functional import one_hot
 from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.known_labels import known_labels
 from fglaudit.adversary.modelled import about, known_error, on_gradients, sealed
-from fglaudit.adversary.upload_planting import without_defense
+from fglaudit.adversary.uploads.upload_planting import without_defense
 from fglaudit.attacks.updates.code_gradients import code_inputs
 from fglaudit.attacks.updates.planted_changes import changed_models, planted_clients
 from fglaudit.facts import EDGES, Fact, is_built_in

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.once_per_input import once_per_input
+from fglaudit.adversary.running.once_per_input import once_per_input
 
 _STEPS = 70
 _FIRST_ERROR, _SHRINKS = 3e-3, 0.85

@@ -39,9 +39,9 @@ from fglaudit.adversary.modelled import (
     on_gradients,
     sealed,
 )
-from fglaudit.adversary.once_per_view import once_per_view
-from fglaudit.adversary.upload_planting import without_defense
-from fglaudit.adversary.uploads import unknown_changes
+from fglaudit.adversary.running.once_per_view import once_per_view
+from fglaudit.adversary.uploads.held import unknown_changes
+from fglaudit.adversary.uploads.upload_planting import without_defense
 from fglaudit.attacks.updates.input_layer import input_changes, input_weights, unreadable_layer
 from fglaudit.attacks.updates.nonnegative_rows import nonnegative_rows
 from fglaudit.attacks.updates.planted_changes import (

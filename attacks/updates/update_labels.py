@@ -17,8 +17,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.clipped_uploads import UploadClip
-from fglaudit.adversary.known_nodes import log_probabilities, predict, unknown_architecture
 from fglaudit.adversary.modelled import (
     about,
     change_clip,
@@ -32,8 +30,8 @@ from fglaudit.adversary.modelled import (
 )
 from fglaudit.adversary.planting import MemoryMessages
 from fglaudit.adversary.public_rules import known_as_used
-from fglaudit.adversary.upload_planting import without_defense
-from fglaudit.adversary.uploads import (
+from fglaudit.adversary.uploads.clipped_uploads import UploadClip
+from fglaudit.adversary.uploads.held import (
     codebooks,
     missing_uploads,
     model_noise_std,
@@ -43,6 +41,8 @@ from fglaudit.adversary.uploads import (
     unknown_changes,
     uploads,
 )
+from fglaudit.adversary.uploads.known_nodes import log_probabilities, predict, unknown_architecture
+from fglaudit.adversary.uploads.upload_planting import without_defense
 from fglaudit.facts import Absent, Fact, is_built_in
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.nn.batched_adam import BETAS, EPSILON

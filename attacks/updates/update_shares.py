@@ -35,8 +35,8 @@ from fglaudit.adversary.modelled import (
     sealed,
 )
 from fglaudit.adversary.planting import MemoryMessages
-from fglaudit.adversary.upload_planting import without_defense
-from fglaudit.adversary.uploads import missing_uploads, sending_clients, sent_models, unknown_changes
+from fglaudit.adversary.uploads.held import missing_uploads, sending_clients, sent_models, unknown_changes
+from fglaudit.adversary.uploads.upload_planting import without_defense
 from fglaudit.facts import Absent, Clipped, Fact
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.nn.weights import unflatten

@@ -17,8 +17,8 @@ from typing import ClassVar
 
 import torch
 
-from fglaudit.adversary.means import EVERYBODY
-from fglaudit.adversary.upload_planting import without_defense
+from fglaudit.adversary.uploads.means import EVERYBODY
+from fglaudit.adversary.uploads.upload_planting import without_defense
 from fglaudit.attacks.updates.planted_changes import planted_clients, planted_messages, separable_rows
 from fglaudit.attacks.updates.sum_terms import sum_terms
 from fglaudit.attacks.updates.update_inversion import ROUNDS, UpdateInversion

@@ -25,7 +25,7 @@ from bench.redteam.honest import OWN
 from bench.redteam.planted import FAULTS, Planted
 from fglaudit import registry
 from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task
-from fglaudit.graph import FederatedGraph, Graph, federate
+from fglaudit.graph import FederatedGraph, federate
 from fglaudit.interfaces import Defense, FederatedProtocol
 from fglaudit.testing import example_graph
 
@@ -35,12 +35,7 @@ FAULT_FILES = (noise_faults, message_faults, local_faults, protocol_faults, sly_
 
 def users() -> FederatedGraph:
     """Return a graph in which every node is a client."""
-    example = example_graph(nodes=24, features=12)
-    masks = [torch.zeros(24, dtype=torch.bool) for _ in range(3)]
-    for mask, parts in zip(masks, (example.train, example.val, example.test), strict=True):
-        mask[torch.cat(example.clients)] = torch.cat(parts)
-    graph = Graph(example.x, example.y, example.edge_index, "users")
-    return federate(graph, [torch.tensor([k]) for k in range(24)], *masks)
+    return example_graph(nodes=24, features=12, clients=24)
 
 
 def citations() -> FederatedGraph:

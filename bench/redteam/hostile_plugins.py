@@ -3,7 +3,7 @@
 Each states Gaussian noise on what clients upload, and what leaves looks like that at a glance; who knows the code (the
 defense is public) reads the rows all the same. No report may call any of them "held", whatever attacks here get.
 A suite names one as ``{name: "bench/redteam/hostile_plugins.py:Hostile", kind: seeded-once}``. Those that state
-nothing are in ``bench/obfuscated.py``.
+nothing are in ``bench/obfuscation/obfuscated.py``.
 """
 
 from __future__ import annotations

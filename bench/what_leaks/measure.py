@@ -1,4 +1,5 @@
-"""Run the suites that ``tables.yaml`` names and print its tables, every figure read from the findings of these runs.
+"""What suites find undefended: runs those that ``tables.yaml`` names and prints its tables, every figure from their
+findings.
 
 A line of ``tables.yaml`` names one row of ``findings.csv`` by some of its columns; what is left out must not matter:
 several rows that fit are an error. Seed 0 alone, no guarantee audited (``fglaudit run SUITE --quick``).

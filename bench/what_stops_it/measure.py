@@ -1,4 +1,5 @@
-"""Run the suites of this folder, confirm what they choose on fresh seeds, and print one table of all of them.
+"""What stops the attacks on features: runs the suites of this folder, confirms what they choose on fresh seeds, and
+prints one table of all of them.
 
 Each is an ordinary suite: ``fglaudit run bench/what_stops_it/fedgcn.yaml --confirm 4`` does the same for one of them.
 """
@@ -15,11 +16,11 @@ from fglaudit.execution.engines.by_name import make_engine
 from fglaudit.execution.engines.engine import default_jobs
 from fglaudit.reports.achieved import why_so
 from fglaudit.reports.answers import Answer, AnswerWord, answers
-from fglaudit.reports.choice import Confirmations, chosen
+from fglaudit.reports.choosing.choice import Confirmations, chosen
+from fglaudit.reports.choosing.options import undefended
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import FEATURES, says_most
 from fglaudit.reports.numbers import decimal, percent_spread
-from fglaudit.reports.options import undefended
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting, setting_key, summarize
 from fglaudit.reports.wording import observer_label

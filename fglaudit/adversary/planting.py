@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.known_graph import own_clients
+from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph, FeatureKind, FederatedGraph, canonical_edges
 from fglaudit.partition.assign import lists_of

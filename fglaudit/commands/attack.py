@@ -39,7 +39,7 @@ def attack(
     from fglaudit.execution.failures import failures_table
     from fglaudit.execution.folder.stored_run import failed_rows
     from fglaudit.execution.saved import attack_saved, find, stored_records
-    from fglaudit.reports.console import print_answers
+    from fglaudit.reports.formats.console import print_answers
     from fglaudit.run import write_outputs
     from fglaudit.suite.overrides import named_attacks, named_observers, pick_device
 

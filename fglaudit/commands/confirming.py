@@ -18,7 +18,7 @@ from fglaudit.execution.display import say
 from fglaudit.execution.engines.engine import Engine
 from fglaudit.execution.folder.run_folder import CONFIRMED
 from fglaudit.finding import CellRecord
-from fglaudit.reports.choice import chosen, seeds_for
+from fglaudit.reports.choosing.choice import chosen, seeds_for
 from fglaudit.reports.records import Run, load_run
 from fglaudit.reports.summary import Setting, setting_key, summarize
 from fglaudit.run import run_suite, write_outputs

@@ -20,8 +20,8 @@ def report(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder
     from fglaudit.execution.folder.run_folder import READ, run_folder
     from fglaudit.execution.folder.stored_run import failed_rows
     from fglaudit.files.own import check_writable
+    from fglaudit.reports.formats.png import MISSING, draws
     from fglaudit.reports.numbers import plural
-    from fglaudit.reports.png import MISSING, draws
     from fglaudit.run import OUTPUTS, write_outputs
 
     interrupt()

@@ -105,7 +105,7 @@ def run(
         _dry_run(screen, suite, resolved, directory, secret=secret, sharded=part is not None, estimates=not quick)
         return
 
-    from fglaudit.reports.console import print_answers, print_confirmed
+    from fglaudit.reports.formats.console import print_answers, print_confirmed
     from fglaudit.reports.records import Run
     from fglaudit.run import run_suite
 

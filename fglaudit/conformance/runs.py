@@ -28,13 +28,14 @@ def example_graph(
     *, nodes: int = 60, features: int = 24, clients: int = 3, classes: int = 3, seed: int = 0
 ) -> FederatedGraph:
     """Return a small random graph with binary features, split evenly over ``clients``; every third node of a class
-    trains, the next validates and the one after it is tested."""
+    trains, the next validates and the one after it is tested. With as many clients as nodes client k holds node k."""
     rng = derive(seed, "example-graph")
     y = torch.arange(nodes) % classes
     pairs = torch.randint(nodes, (2, 3 * nodes), generator=rng)
     keep = (y[pairs[0]] == y[pairs[1]]) | (torch.rand(3 * nodes, generator=rng) < 0.2)
     words = torch.rand(classes, features, generator=rng) * 0.5
-    order = torch.randperm(nodes, generator=rng)
+    drawn = torch.randperm(nodes, generator=rng)
+    order = torch.arange(nodes) if clients == nodes else drawn
     owned = tuple(part.sort().values for part in order.chunk(clients))
     split = torch.arange(nodes) // classes % 3
     return FederatedGraph(

@@ -26,12 +26,8 @@ def small_graph(protocol: FederatedProtocol, like: FederatedGraph) -> FederatedG
 
 def node_graph() -> FederatedGraph:
     """Return the example graph, connected, with a client per node."""
-    shared = example_graph(clients=1)  # whose only client holds all nodes in order
-    nodes, train, val, test = (
-        part[0].unsqueeze(1).unbind() for part in (shared.clients, shared.train, shared.val, shared.test)
-    )
-    edges = connected(shared.edge_index, shared.num_nodes)
-    return dataclasses.replace(shared, edge_index=edges, clients=nodes, train=train, val=val, test=test)
+    graph = example_graph(nodes=60, clients=60)
+    return dataclasses.replace(graph, edge_index=connected(graph.edge_index, graph.num_nodes))
 
 
 def connected(edges: Tensor, nodes: int) -> Tensor:

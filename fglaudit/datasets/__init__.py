@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fglaudit.datasets.fetch import fetch as fetch  # itself, not the module of that name
 
 if TYPE_CHECKING:
-    from fglaudit.datasets.csbm import CsbmOptions
+    from fglaudit.datasets.csbm_options import CsbmOptions
     from fglaudit.datasets.csbm_tasks import CsbmTask
     from fglaudit.datasets.facts import dataset_facts
     from fglaudit.datasets.holdings import check_root, dataset_names, verify_checksums
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "CsbmOptions": "csbm",
+    "CsbmOptions": "csbm_options",
     "CsbmTask": "csbm_tasks",
     "DatasetSpec": "spec",
     "check_root": "holdings",

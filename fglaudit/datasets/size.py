@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fglaudit.datasets.catalog import OGB_SOURCES, PYG_SOURCES
-from fglaudit.datasets.csbm import CORA_LIKE, CsbmOptions
+from fglaudit.datasets.csbm_options import CORA_LIKE, CsbmOptions
 from fglaudit.datasets.csbm_tasks import PUBLISHED as TASK_SETS
 from fglaudit.datasets.csbm_tasks import CsbmTask, resolve
 from fglaudit.datasets.spec import DatasetSpec

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fglaudit.datasets.catalog import ALIASES, DESCRIPTIONS, OGB_SOURCES, PYG_SOURCES
-from fglaudit.datasets.csbm import CORA_LIKE, CsbmOptions, draw
+from fglaudit.datasets.csbm import draw
+from fglaudit.datasets.csbm_options import CORA_LIKE, CsbmOptions
 from fglaudit.datasets.csbm_tasks import PUBLISHED as TASK_SETS
 from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task, resolve
 from fglaudit.datasets.npz import content_digest, load_npz
@@ -43,7 +44,7 @@ class DatasetSpec:
         split_index: which public split, where the set has several (Chameleon and Squirrel 10, WikiCS 20).
         component: "all" nodes, or the "largest" connected component only, with nodes renumbered: FedGT's counts of
             missing links are those of Cora's 2485 nodes in it.
-        csbm: parameters for ``name: csbm``; None: the defaults of :class:`fglaudit.datasets.csbm.CsbmOptions`.
+        csbm: parameters for ``name: csbm``; None: the defaults of :class:`fglaudit.datasets.csbm_options.CsbmOptions`.
         task: parameters for csbm-dnc, csbm-snc and csbm-sc; omitted ones have the paper's values.
         draw: which random draw of csbm-dnc, csbm-snc, csbm-sc or subcora(-published): its graph, samples and split.
         sha256: for ``name: npz`` only, of the file's content in hex digits: another content is refused. None:

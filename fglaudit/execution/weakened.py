@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 
 import torch
 
-from fglaudit.adversary.attack_stream import attack_stream
+from fglaudit.adversary.running.attack_stream import attack_stream
 from fglaudit.attacking import run_attacks
 from fglaudit.facts import Fact, Sampled, Scaled, Target
 from fglaudit.finding import NO, RAISED, YES, Finding, Status

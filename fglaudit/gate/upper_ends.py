@@ -13,8 +13,8 @@ from fglaudit.guarantees import FieldState
 from fglaudit.plugins.class_source import UnreadableError, class_source
 from fglaudit.reports.alarms import unchecked
 from fglaudit.reports.answers import Answer
+from fglaudit.reports.choosing.options import is_option
 from fglaudit.reports.leaks import FEATURES, MEAN, ONE_CLIENT, Leak
-from fglaudit.reports.options import is_option
 from fglaudit.reports.summary import Setting
 from fglaudit.scoring.clusters import TAIL
 from fglaudit.scoring.metrics import metric_interval

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from fglaudit.errors import unknown
 from fglaudit.quantities.attributes import Attributes
-from fglaudit.quantities.base import Attempt, Comparison, InferredQuantity, Quantity, Question, Result, Scores, Truth
+from fglaudit.quantities.base import (
+    Attempt,
+    Comparison,
+    InferredQuantity,
+    ObserverTruth,
+    Quantity,
+    Question,
+    Result,
+    Scores,
+)
 from fglaudit.quantities.centroids import Centroids
 from fglaudit.quantities.edges import Edges
 from fglaudit.quantities.features import Features
@@ -57,10 +66,10 @@ __all__ = [
     "Attempt",
     "Comparison",
     "InferredQuantity",
+    "ObserverTruth",
     "Quantity",
     "Question",
     "Result",
     "Scores",
-    "Truth",
     "quantity",
 ]

@@ -4,8 +4,8 @@ the likelier that the entry is high: not zero, for real-valued features above th
 Asked about are the nodes of others whose rows the observer knows but for the columns that it calls sensitive. The
 metric is the area under the ROC curve within each column; ``tpr_at_fpr_1`` is the share of high entries found at 1 %
 false ones, empty where a column has fewer than 100 others. The guess is imputation
-(:mod:`fglaudit.adversary.imputation`): what the rest of the row, the label and the neighbours say already. Attribute
-inference that is not held against it mistakes correlation for leakage (Jayaraman and Evans, CCS 2022).
+(:mod:`fglaudit.adversary.priors.imputation`): what the rest of the row, the label and the neighbours say already.
+Attribute inference that is not held against it mistakes correlation for leakage (Jayaraman and Evans, CCS 2022).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.imputation import imputed
+from fglaudit.adversary.priors.imputation import imputed
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import InferredQuantity, Question, Scores, Truth
+from fglaudit.quantities.base import InferredQuantity, ObserverTruth, Question, Scores
 from fglaudit.quantities.negatives import Negatives
 from fglaudit.quantities.ranking import against, enough_negatives, found_at, placements
 from fglaudit.view import View
@@ -32,7 +32,7 @@ class Attributes(InferredQuantity):
     name: ClassVar[str] = "attributes"
     metric: ClassVar[str] = "auc"
 
-    def ask(self, truth: Truth) -> Question | str:
+    def ask(self, truth: ObserverTruth) -> Question | str:
         graph, partial = truth.graph, truth.partial
         if partial is None:
             return (

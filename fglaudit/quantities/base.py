@@ -38,7 +38,7 @@ Result = Reconstruction | Inference
 
 
 @dataclass(frozen=True)
-class Truth:
+class ObserverTruth:
     """What is true about a run, and about whom one observer is asked. For the scorer alone.
 
     Attributes:
@@ -204,7 +204,7 @@ class Quantity(ABC):
     since an observer that is each client in turn has one per client."""
 
     @abstractmethod
-    def ask(self, truth: Truth) -> Any:
+    def ask(self, truth: ObserverTruth) -> Any:
         """Return whom the observer is asked about and what is true (:class:`Question`), or why there is nothing to ask
         (text)."""
 
@@ -252,7 +252,7 @@ class InferredQuantity(Quantity):
     """A quantity that attacks return an :class:`Inference` of."""
 
     @abstractmethod
-    def ask(self, truth: Truth) -> Question | str:
+    def ask(self, truth: ObserverTruth) -> Question | str:
         """See :meth:`Quantity.ask`."""
 
     @abstractmethod

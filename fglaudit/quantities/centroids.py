@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import InferredQuantity, Question, Scores, Truth, similarity_scores
+from fglaudit.quantities.base import InferredQuantity, ObserverTruth, Question, Scores, similarity_scores
 from fglaudit.view import View
 
 ROUND = 10
@@ -28,7 +28,7 @@ class Centroids(InferredQuantity):
     name: ClassVar[str] = "centroids"
     metric: ClassVar[str] = "cosine"
 
-    def ask(self, truth: Truth) -> Question | str:
+    def ask(self, truth: ObserverTruth) -> Question | str:
         if "clusters" not in truth.trained:
             return "this protocol has no clusters"
         graph, history = truth.graph, truth.trained["clusters"]

@@ -3,7 +3,7 @@
 The guess is told, beside what the observer knows before any message, the class that every node predicts: before a
 response made it random, and of nodes whose report the observer never sees too. Of rows it has those of the observer
 alone, own and auxiliary ones: means by *predicted* class, and those of a node's known neighbours, as the guess without
-any message has (:mod:`fglaudit.adversary.class_prior`). What an attack on reports has above it is not the class.
+any message has (:mod:`fglaudit.adversary.priors.class_prior`). What an attack on reports has above it is not the class.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from fglaudit.adversary.class_prior import rows_of_classes
+from fglaudit.adversary.priors.class_prior import rows_of_classes
 from fglaudit.interfaces import Reconstruction
 from fglaudit.view import View
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Inference, Planted
-from fglaudit.quantities.base import InferredQuantity, Question, Scores, Truth
+from fglaudit.quantities.base import InferredQuantity, ObserverTruth, Question, Scores
 from fglaudit.quantities.ranking import found_at, placements
 from fglaudit.view import View
 
@@ -28,7 +28,7 @@ class Edges(InferredQuantity):
     name: ClassVar[str] = "edges"
     metric: ClassVar[str] = "auc"
 
-    def ask(self, truth: Truth) -> Question | str:
+    def ask(self, truth: ObserverTruth) -> Question | str:
         graph = truth.graph
         if truth.observer.topology:
             return "the observer knows the topology"

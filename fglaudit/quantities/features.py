@@ -1,7 +1,7 @@
 """Feature rows: subjects are node ids [T], a result is a :class:`fglaudit.interfaces.Reconstruction`.
 
 Asked about are the protocol's exposed nodes of which the observer holds no row. The guess is the prior-only one
-(:mod:`fglaudit.adversary.prior_only`), or where another one is better for a figure that one
+(:mod:`fglaudit.adversary.priors.prior_only`), or where another one is better for a figure that one
 (:mod:`fglaudit.quantities.row_controls`). The metric is the attack's own: exact rows, F1, cosine, or how many
 directions are found (:mod:`fglaudit.quantities.claims`).
 """
@@ -15,12 +15,20 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.prior_only import prior_only
+from fglaudit.adversary.priors.prior_only import prior_only
 from fglaudit.facts import ROWS, Absent, Fact, Field, Sealed
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import ClassReports
-from fglaudit.quantities.base import ALL_ROWS_KNOWN, NO_ROW_REACHES, Attempt, Comparison, Excess, Quantity, Truth
+from fglaudit.quantities.base import (
+    ALL_ROWS_KNOWN,
+    NO_ROW_REACHES,
+    Attempt,
+    Comparison,
+    Excess,
+    ObserverTruth,
+    Quantity,
+)
 from fglaudit.quantities.claims import Claims, check_claims
 from fglaudit.quantities.class_alone import class_alone
 from fglaudit.quantities.game import Game, Score, breakdown, score
@@ -42,7 +50,7 @@ class Features(Quantity):
     name: ClassVar[str] = "features"
     metric: ClassVar[str] = "exact_rate"
 
-    def ask(self, truth: Truth) -> Game:
+    def ask(self, truth: ObserverTruth) -> Game:
         return Game.of(truth)
 
     def nothing_to_ask(self, asked: Sequence[Game]) -> str | None:

@@ -14,7 +14,7 @@ from torch.nn.functional import normalize
 from fglaudit.graph import FeatureKind, positions
 from fglaudit.interfaces import Reconstruction
 from fglaudit.interfaces.outcomes import PREDICTED_CLASSES
-from fglaudit.quantities.base import Question, Truth
+from fglaudit.quantities.base import ObserverTruth, Question
 from fglaudit.quantities.row_metrics import RowScores, auc_of_entries, matched_exact, score_rows
 
 
@@ -46,7 +46,7 @@ class Game(Question):
         return self.subjects
 
     @staticmethod
-    def of(truth: Truth) -> Game:
+    def of(truth: ObserverTruth) -> Game:
         """Set up the game of the truth's observer. A cluster is the observing client where every client is one in turn,
         otherwise the client that owns the target."""
         graph, auxiliary = truth.graph, truth.auxiliary

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import InferredQuantity, Question, Scores, Truth, similarity_scores
+from fglaudit.quantities.base import InferredQuantity, ObserverTruth, Question, Scores, similarity_scores
 from fglaudit.structure import Centroids
 from fglaudit.view import View
 
@@ -24,7 +24,7 @@ class GlobalNodeValues(InferredQuantity):
     name: ClassVar[str] = "global-nodes"
     metric: ClassVar[str] = "cosine"
 
-    def ask(self, truth: Truth) -> Question | str:
+    def ask(self, truth: ObserverTruth) -> Question | str:
         if "global_nodes" not in truth.trained:
             return "this protocol has no global nodes"
         values = truth.trained["global_nodes"].flatten(1)

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import torch
 
-from fglaudit.quantities.base import Question, Truth
+from fglaudit.quantities.base import ObserverTruth, Question
 from fglaudit.quantities.unplaced_rows import UnplacedRows
 
 
@@ -18,7 +18,7 @@ class HeldRows(UnplacedRows):
 
     name: ClassVar[str] = "held-rows"
 
-    def ask(self, truth: Truth) -> Question | str:
+    def ask(self, truth: ObserverTruth) -> Question | str:
         graph = truth.graph
         if graph.x.dim() != 2:
             return "a node has several feature rows, one per sample"

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import InferredQuantity, Question, Scores, Truth
+from fglaudit.quantities.base import InferredQuantity, ObserverTruth, Question, Scores
 from fglaudit.view import View
 
 
@@ -23,7 +23,7 @@ class LabelDistributions(InferredQuantity):
     name: ClassVar[str] = "label-distributions"
     metric: ClassVar[str] = "overlap"
 
-    def ask(self, truth: Truth) -> Question | str:
+    def ask(self, truth: ObserverTruth) -> Question | str:
         graph = truth.graph
         counts = torch.stack([histogram(graph.y[ids], graph.num_classes) for ids in graph.clients])
         return of_others(truth, counts) or "there is no other client with labels"
@@ -49,7 +49,7 @@ class LabelDistributions(InferredQuantity):
         )
 
 
-def of_others(truth: Truth, counts: Tensor) -> Question | None:
+def of_others(truth: ObserverTruth, counts: Tensor) -> Question | None:
     """Return the question for the distributions of the clients that have labels and are not observing, from the numbers
     of labels of every class at every client [K, C]; None where there is no such client."""
     others = torch.tensor([k for k in range(len(counts)) if k not in truth.observer.clients and counts[k].sum() > 0])

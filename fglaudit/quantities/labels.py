@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import InferredQuantity, Question, Scores, Truth
+from fglaudit.quantities.base import InferredQuantity, ObserverTruth, Question, Scores
 from fglaudit.view import View
 
 
@@ -23,7 +23,7 @@ class Labels(InferredQuantity):
     name: ClassVar[str] = "labels"
     metric: ClassVar[str] = "label_accuracy"
 
-    def ask(self, truth: Truth) -> Question | str:
+    def ask(self, truth: ObserverTruth) -> Question | str:
         graph = truth.graph
         if graph.y.dim() > 1:
             return "labels of single samples are not inferred: a node here has several"

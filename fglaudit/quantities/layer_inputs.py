@@ -15,7 +15,7 @@ import torch
 
 from fglaudit.interfaces import Attack
 from fglaudit.payloads import ModelUpdate
-from fglaudit.quantities.base import Attempt, Comparison, Question, Truth
+from fglaudit.quantities.base import Attempt, Comparison, ObserverTruth, Question
 from fglaudit.quantities.unplaced_rows import UnplacedRows
 
 
@@ -24,7 +24,7 @@ class LayerInputs(UnplacedRows):
 
     name: ClassVar[str] = "layer-inputs"
 
-    def ask(self, truth: Truth) -> Question | str:
+    def ask(self, truth: ObserverTruth) -> Question | str:
         found = truth.layer_inputs()
         if found is None:
             return f"{type(truth.protocol).name} does not say which rows its first layer reads"

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import Question, Truth
+from fglaudit.quantities.base import ObserverTruth, Question
 from fglaudit.quantities.layer_inputs import LayerInputs
 from fglaudit.quantities.unplaced_rows import UnplacedRows
 from fglaudit.view import View
@@ -24,7 +24,7 @@ class LayerWords(UnplacedRows):
 
     name: ClassVar[str] = "layer-words"
 
-    def ask(self, truth: Truth) -> Question | str:
+    def ask(self, truth: ObserverTruth) -> Question | str:
         asked = LayerInputs().ask(truth)
         return asked if isinstance(asked, str) else dataclasses.replace(asked, truth=(asked.truth != 0).float())
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import InferredQuantity, Question, Scores, Truth
+from fglaudit.quantities.base import InferredQuantity, ObserverTruth, Question, Scores
 from fglaudit.quantities.ranking import ranked
 from fglaudit.shuffling import message_codes, shuffled
 from fglaudit.view import View
@@ -29,7 +29,7 @@ class Linkage(InferredQuantity):
     name: ClassVar[str] = "linkage"
     metric: ClassVar[str] = "auc"
 
-    def ask(self, truth: Truth) -> Question | str:
+    def ask(self, truth: ObserverTruth) -> Question | str:
         others = torch.tensor([k for k in range(truth.graph.num_clients) if k not in truth.observer.clients])
         rounds = min(truth.protocol.num_rounds, ROUNDS)
         if len(others) < 2:

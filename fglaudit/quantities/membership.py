@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Attack, Inference
-from fglaudit.quantities.base import Attempt, Comparison, InferredQuantity, Question, Scores, Truth
+from fglaudit.quantities.base import Attempt, Comparison, InferredQuantity, ObserverTruth, Question, Scores
 from fglaudit.quantities.ranking import ranked
 from fglaudit.view import View
 
@@ -25,7 +25,7 @@ class Membership(InferredQuantity):
     name: ClassVar[str] = "membership"
     metric: ClassVar[str] = "auc"
 
-    def ask(self, truth: Truth) -> Question | str:
+    def ask(self, truth: ObserverTruth) -> Question | str:
         graph, nodes = truth.graph, truth.auxiliary.nodes
         others = [k for k in range(graph.num_clients) if k not in truth.observer.clients]
         if len(nodes) == 0:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import InferredQuantity, Question, Scores, Truth
+from fglaudit.quantities.base import InferredQuantity, ObserverTruth, Question, Scores
 from fglaudit.quantities.ranking import ranked
 from fglaudit.view import View
 
@@ -24,7 +24,7 @@ class NeighboringClients(InferredQuantity):
     metric: ClassVar[str] = "auc"
     asks_last: ClassVar[bool] = True
 
-    def ask(self, truth: Truth) -> Question | str:
+    def ask(self, truth: ObserverTruth) -> Question | str:
         graph = truth.graph
         row, column = graph.edge_index
         held, near = (torch.zeros(graph.num_clients, graph.num_nodes, dtype=torch.bool) for _ in range(2))

@@ -22,9 +22,9 @@ from fglaudit.quantities.base import (
     Attempt,
     Comparison,
     InferredQuantity,
+    ObserverTruth,
     Question,
     Scores,
-    Truth,
 )
 from fglaudit.view import View
 
@@ -38,7 +38,7 @@ class _Norms(InferredQuantity):
         """Return the norm of every row of ``x`` [..., F]."""
         raise NotImplementedError
 
-    def ask(self, truth: Truth) -> Question | str:
+    def ask(self, truth: ObserverTruth) -> Question | str:
         graph = truth.graph
         if graph.x.dim() > 2:
             return "norms are asked of nodes with one sample each"

@@ -1,6 +1,6 @@
 """Guesses of feature rows that serve one figure each, so that every figure stands beside the best of the simple ones.
 
-The prior-only guess (:mod:`fglaudit.adversary.prior_only`) is made for the F1 of rows, and for the cosine of
+The prior-only guess (:mod:`fglaudit.adversary.priors.prior_only`) is made for the F1 of rows, and for the cosine of
 real-valued ones. Where rows repeat (rows of zeros, a handful of categories) it hits few of them exactly, and one single
 row hits many: the one that is most frequent among known rows, or a row of zeros, which is what most attacks return of
 messages that hold nothing. An attack that tells rows from reported classes stands beside rows of the classes that known
@@ -16,9 +16,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.class_prior import rows_of_labels
 from fglaudit.adversary.label_propagation import propagate_labels
-from fglaudit.adversary.once_per_view import once_per_view
+from fglaudit.adversary.priors.class_prior import rows_of_labels
+from fglaudit.adversary.running.once_per_view import once_per_view
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Reconstruction
 from fglaudit.quantities.game import Game, score

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import torch
 
-from fglaudit.quantities.base import Question, Truth
+from fglaudit.quantities.base import ObserverTruth, Question
 from fglaudit.quantities.label_distributions import LabelDistributions, histogram, of_others
 
 
@@ -16,7 +16,7 @@ class TrainingLabels(LabelDistributions):
 
     name: ClassVar[str] = "training-labels"
 
-    def ask(self, truth: Truth) -> Question | str:
+    def ask(self, truth: ObserverTruth) -> Question | str:
         graph = truth.graph
         if graph.y.dim() != 1:
             return "a node has several labels, one per sample"

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.interfaces import Attack, Inference
-from fglaudit.quantities.base import Attempt, Comparison, InferredQuantity, Question, Scores, Truth
+from fglaudit.quantities.base import Attempt, Comparison, InferredQuantity, ObserverTruth, Question, Scores
 from fglaudit.quantities.ranking import against, enough_negatives, found_at, found_interval, placements
 from fglaudit.rng import derive
 from fglaudit.view import View
@@ -31,7 +31,7 @@ class TrainingMembership(InferredQuantity):
     name: ClassVar[str] = "training-membership"
     metric: ClassVar[str] = "auc"
 
-    def ask(self, truth: Truth) -> Question | str:
+    def ask(self, truth: ObserverTruth) -> Question | str:
         graph, known = truth.graph, truth.auxiliary
         if graph.y.dim() > 1:
             return "membership of single samples is not inferred: a node here has several"

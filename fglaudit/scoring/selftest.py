@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.default_planting import planted_for
-from fglaudit.adversary.guests import guest
 from fglaudit.adversary.local_reports import attack_reports
+from fglaudit.adversary.running.guests import guest
 from fglaudit.interfaces import Attack
 from fglaudit.payloads import MessageBatch, Payload, is_repeated
 from fglaudit.quantities import Attempt, Result, quantity

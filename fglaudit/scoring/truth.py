@@ -22,7 +22,7 @@ from fglaudit.facts.stored import target_from_json, target_to_json
 from fglaudit.files.own import DamagedError, digest, make_folder, read_own, read_stamped, stamped, write_atomic
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import FederatedProtocol, Trained
-from fglaudit.quantities import Truth
+from fglaudit.quantities import ObserverTruth
 from fglaudit.view import Observer, PartialRows
 from fglaudit.wire.side_knowledge import draw_auxiliary
 
@@ -52,12 +52,12 @@ class GroundTruth:
     edges: Mapping[int, Tensor] = field(default_factory=dict)
     shared: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def about(self, observers: Sequence[Observer], pooled: bool) -> tuple[Truth, ...]:
+    def about(self, observers: Sequence[Observer], pooled: bool) -> tuple[ObserverTruth, ...]:
         """Return what each of ``observers`` (the members of one, all with the same side knowledge) is asked about."""
         drawn = draw_auxiliary(self.graph, observers[0].auxiliary, self.seed)
         auxiliary, partial = PartialRows.apart(drawn, observers[0].sensitive)
         run = (self.trained.truth, pooled, self.edges, partial, self.shared)
-        return tuple(Truth(self.graph, self.protocol, o, auxiliary, *run) for o in observers)
+        return tuple(ObserverTruth(self.graph, self.protocol, o, auxiliary, *run) for o in observers)
 
     def save(self, folder: Path) -> None:
         """Write into ``folder``."""

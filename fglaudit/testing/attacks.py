@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from fglaudit.adversary.default_planting import planted_for
-from fglaudit.adversary.guarded_view import changed, own_view, same
-from fglaudit.adversary.guests import guest
+from fglaudit.adversary.running.guarded_view import changed, own_view, same
+from fglaudit.adversary.running.guests import guest
 from fglaudit.conformance.comparing import check_plugin
 from fglaudit.conformance.runs import CPU
 from fglaudit.interfaces import Attack, Inference, Reconstruction

@@ -12,7 +12,8 @@ from fglaudit import registry
 from fglaudit.auditing import Report, audit
 from fglaudit.conformance.runs import example_graph
 from fglaudit.conformance.small_graphs import connected, node_graph
-from fglaudit.datasets.csbm import CsbmOptions, draw
+from fglaudit.datasets.csbm import draw
+from fglaudit.datasets.csbm_options import CsbmOptions
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph, Graph
 from fglaudit.interfaces import Attack, FederatedProtocol

@@ -7,7 +7,7 @@ by ``softmax(tau S)``, S the cosines of functional embeddings (equations (4) and
 
 What is observed: the server sees every client's weights and functional embedding in every round, and how the two
 differ is the masks; a client sees averages, and all clients but one have the one's weights from theirs
-(:mod:`fglaudit.adversary.personal_averages`). Masks never leave their client.
+(:mod:`fglaudit.adversary.uploads.personal_averages`). Masks never leave their client.
 
 Facts from the authors' code (``JinheonBaek/FED-PUB``): 128 units, Adam at 0.01 with L2 penalty 1e-6, one full-batch
 step a round, 100 rounds, dropout 0.5, tau 3 on Cora and 5 where clients overlap (10 by default), a random graph of 5

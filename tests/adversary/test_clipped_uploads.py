@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fglaudit.adversary.clipped_uploads import UploadClip
+from fglaudit.adversary.uploads.clipped_uploads import UploadClip
 from fglaudit.rng import derive
 
 

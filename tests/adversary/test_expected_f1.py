@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from fglaudit.adversary.expected_f1 import best_f1_bits
+from fglaudit.adversary.priors.expected_f1 import best_f1_bits
 
 
 def test_as_many_of_the_most_probable_entries_as_f1_is_best_for() -> None:

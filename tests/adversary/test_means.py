@@ -9,10 +9,10 @@ import pytest
 import torch
 from scored_runs import finding_of
 
-from fglaudit.adversary import means
-from fglaudit.adversary.means import EVERYBODY, ModelRound, averaged, one_is_left, others_means
-from fglaudit.adversary.training_counts import last_count
-from fglaudit.adversary.uploads import missing_uploads, model_noise_std, model_rounds, sending_clients
+from fglaudit.adversary.uploads import means
+from fglaudit.adversary.uploads.held import missing_uploads, model_noise_std, model_rounds, sending_clients
+from fglaudit.adversary.uploads.means import EVERYBODY, ModelRound, averaged, one_is_left, others_means
+from fglaudit.adversary.uploads.training_counts import last_count
 from fglaudit.attacks.updates.update_inversion import UpdateInversion
 from fglaudit.attacks.updates.update_shares import UpdateShares
 from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.once_per_input import KEPT, once_per_input
+from fglaudit.adversary.running.once_per_input import KEPT, once_per_input
 
 
 def test_inputs_count_by_content() -> None:

@@ -11,12 +11,12 @@ import torch
 from recordings import OBSERVERS, recorded
 from torch import Tensor
 
-from fglaudit.adversary import once_per_view as module
-from fglaudit.adversary.once_per_view import MOST_BYTES, forget, once_per_view
+from fglaudit.adversary.running import once_per_view as module
+from fglaudit.adversary.running.once_per_view import MOST_BYTES, forget, once_per_view
 from fglaudit.attacks.sums import plain_sums
-from fglaudit.attacks.sums.bit_decoding import DecodedBits, decode_bits
+from fglaudit.attacks.sums.bits.bit_decoding import DecodedBits, decode_bits
+from fglaudit.attacks.sums.equations.neighbor_equations import NeighborEquations, neighbor_equations
 from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
-from fglaudit.attacks.sums.neighbor_equations import NeighborEquations, neighbor_equations
 from fglaudit.attacks.sums.subset_sum import SubsetSum
 from fglaudit.view import KnownLabels, View
 

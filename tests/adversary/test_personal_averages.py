@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fglaudit.adversary.personal_averages import last_uploads
-from fglaudit.adversary.uploads import codebooks, model_rounds, others_upload
+from fglaudit.adversary.uploads.held import codebooks, model_rounds, others_upload
+from fglaudit.adversary.uploads.personal_averages import last_uploads
 from fglaudit.attacks.global_nodes.global_node_labels import GlobalNodeLabels
 from fglaudit.attacks.global_nodes.global_node_membership import GlobalNodeMembership
 from fglaudit.attacks.global_nodes.one_node_clusters import OneNodeClusters

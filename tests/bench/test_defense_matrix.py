@@ -12,7 +12,7 @@ import pytest
 
 from fglaudit import registry
 from fglaudit.datasets import DatasetSpec
-from fglaudit.datasets.csbm import CsbmOptions
+from fglaudit.datasets.csbm_options import CsbmOptions
 from fglaudit.datasets.csbm_tasks import CsbmTask
 from fglaudit.finding import Status
 from fglaudit.partition import PartitionSpec

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
+from bench.cost.devices import KEY, PAPER, VALUES, add, present
 from bench.defense_settings import SETUPS
-from bench.devices import KEY, PAPER, VALUES, add, present
 from fglaudit.reproduce.measurements import Table
 
 

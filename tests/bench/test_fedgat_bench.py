@@ -25,7 +25,7 @@ def module(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.mark.parametrize("degree", [4, 16, 64])
 def test_theorem_2_holds(degree: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    theory = module("bench.fedgat_theory", monkeypatch)
+    theory = module("bench.fedgat.theory", monkeypatch)
     assert FedGAT().domain == theory.DOMAIN
     x = torch.linspace(-theory.DOMAIN, theory.DOMAIN, 2001, dtype=torch.float64)
     assert (attention_series(degree, theory.DOMAIN)(x) - attention_function(x)).abs().max() < theory.theorem_2(degree)
@@ -33,7 +33,7 @@ def test_theorem_2_holds(degree: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_figure_of_the_theorems(monkeypatch: pytest.MonkeyPatch) -> None:
     """One panel per theorem; a negative bound (its condition fails) is left out, not drawn as a number."""
-    theory, figure = module("bench.fedgat_theory", monkeypatch), module("bench.theory_figure", monkeypatch)
+    theory, figure = module("bench.fedgat.theory", monkeypatch), module("bench.fedgat.theory_figure", monkeypatch)
     rows = [
         {"model": model, "degree": str(p), **dict.fromkeys(theory.VALUES, "0.1")}
         for model in theory.MODELS
@@ -47,7 +47,7 @@ def test_figure_of_the_theorems(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_measured_defense_applies(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = module("bench.fedgat_defenses", monkeypatch)
+    bench = module("bench.fedgat.defenses", monkeypatch)
     graph = example_graph()
     context = FedGAT(variant="vector").context(graph)
     assert [defense.unsupported(context) for defense in bench.DEFENSES] == [None] * len(bench.DEFENSES)

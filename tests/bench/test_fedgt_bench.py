@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_choices_are_made_on_validation_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT))  # not on the path when pytest runs as a command of its own
-    choices = importlib.import_module("bench.fedgt_choices")
+    choices = importlib.import_module("bench.fedgt.choices")
     planned = list(choices.choices())
     assert all(choice.seed < fedgt.SEEDS[0] for choice in planned)
     assert len({tuple(choice.key().values()) for choice in planned}) == len(planned)
@@ -31,7 +31,7 @@ def test_choices_are_made_on_validation_nodes(monkeypatch: pytest.MonkeyPatch) -
 def test_a_client_alone_guesses_by_its_own_labels_and_edges(monkeypatch: pytest.MonkeyPatch) -> None:
     """A path 0 - 1 - 2 - 3 and node 4 alone: 0 trains as class 1, 3 as class 2, 4 as class 2."""
     monkeypatch.syspath_prepend(str(ROOT))
-    alone = importlib.import_module("bench.fedgt_alone")
+    alone = importlib.import_module("bench.fedgt.alone")
     client = SimpleNamespace(
         nodes=torch.arange(5),
         edge_index=torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]]),
@@ -46,7 +46,7 @@ def test_propagation_and_scores_around_their_network(monkeypatch: pytest.MonkeyP
     """Two nodes, one edge: the propagation matrix is 1/2 everywhere, and a walk ends where it began with
     1 / (2 - nu)."""
     monkeypatch.syspath_prepend(str(ROOT))
-    authors = importlib.import_module("bench.fedgt_authors")
+    authors = importlib.import_module("bench.fedgt.authors")
     graph = SimpleNamespace(nodes=torch.arange(2), edge_index=torch.tensor([[0, 1], [1, 0]]))
     client = authors.Client.of(graph, torch.nn.Linear(1, 1), 0.01)
     torch.testing.assert_close(client.near, torch.full((2, 2, authors.POWERS), 0.5))
@@ -57,7 +57,7 @@ def test_propagation_and_scores_around_their_network(monkeypatch: pytest.MonkeyP
 
 def test_training_alone_is_tested_at_home_and_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
-    alone = importlib.import_module("bench.fedgt_alone")
+    alone = importlib.import_module("bench.fedgt.alone")
     small = ["rounds=3", "hidden=8", "heads=2", "feed_forward=8", "global_nodes=2"]
     protocol = alone.local(["learning_rate=0.01", "sampling=attribute", *small])
     assert (protocol.learning_rate, protocol.sampling, protocol.hidden) == (0.01, "attribute", 8)

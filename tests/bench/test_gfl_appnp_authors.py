@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from bench.gfl_appnp_authors import _Reader, accuracy
+from bench.gfl_appnp.authors import _Reader, accuracy
 
 
 class Harmful:

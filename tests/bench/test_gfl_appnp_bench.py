@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_attacks_are_measured_at_the_papers_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
-    attacks = importlib.import_module("bench.gfl_appnp_attacks")
+    attacks = importlib.import_module("bench.gfl_appnp.attacks")
     cases = list(attacks.cases())
     assert len(cases) == len(set(cases))
     case = attacks.Case("csbm-dnc", "full", 0.5, "jacobian-reading", "server", False, 0)

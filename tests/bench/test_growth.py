@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.growth import CASES, FACTORS, LEAST, Case, Size, power
+
+from bench.speed.growth import CASES, FACTORS, LEAST, Case, Size, power
 
 
 @pytest.mark.parametrize(("exponent", "shown"), [(1.0, "1.0"), (2.0, "2.0"), (0.0, "0.0"), (-1.0, "-1.0")])

@@ -19,12 +19,12 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The measurement lies at the repository's top level, which is not on the path when pytest runs as a command of its
     own."""
     monkeypatch.syspath_prepend(str(ROOT))
-    return importlib.import_module("bench.intervals")
+    return importlib.import_module("bench.intervals.coverage")
 
 
 @pytest.fixture
 def draws(bench: ModuleType) -> ModuleType:
-    return importlib.import_module("bench.interval_draws")
+    return importlib.import_module("bench.intervals.draws")
 
 
 def test_targets_weigh_equally(bench: ModuleType) -> None:
@@ -67,7 +67,7 @@ def test_sizes_are_even_or_fall(draws: ModuleType) -> None:
 
 
 def test_the_plain_t_interval_of_equal_clusters(bench: ModuleType) -> None:
-    rivals = importlib.import_module("bench.interval_rivals")
+    rivals = importlib.import_module("bench.intervals.rivals")
     means = np.array([[0.2, 0.5, 0.4, 0.9]])
     low, high = rivals.plain_t(means * 10, np.full((1, 4), 10.0))
     reach = student.ppf(0.975, 3) * means.std(ddof=1) / 2

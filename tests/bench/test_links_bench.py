@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bench import links
+from bench.membership import links
 from fglaudit.datasets import DatasetSpec
 from fglaudit.graph import canonical_edges
 from fglaudit.nn.gcn_ensemble import EnsembleSettings, SharedGraph, ensemble_logits

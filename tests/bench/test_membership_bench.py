@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from bench import membership
-from bench.roc_figure import draw
+from bench.membership import nodes as membership
+from bench.membership.roc_figure import draw
 from fglaudit.errors import FglauditError
 from fglaudit.nn.gcn_ensemble import EnsembleSettings
 from fglaudit.reproduce.measurements import Table

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import torch
 
-from bench import membership, membership_graphs
+from bench.membership import graphs as membership_graphs
+from bench.membership import nodes as membership
 from fglaudit.attacks.models.likelihood_ratio import scaled_confidence
 from fglaudit.graph import Graph
 from fglaudit.nn.gcn_ensemble import EnsembleSettings, SharedGraph, ensemble_logits

@@ -34,21 +34,21 @@ def test_table_goes_on_after_a_kill(tmp_path: Path) -> None:
 
 
 def test_random_edges_are_canonical(monkeypatch: pytest.MonkeyPatch) -> None:
-    scale = module("bench.scale", monkeypatch)
+    scale = module("bench.cost.sums", monkeypatch)
     edges = scale.random_edges(50, 400, np.random.default_rng(0))
     assert edges.shape == (2, 800)
     assert torch.equal(edges, canonical_edges(edges, 50))
 
 
 def test_scale_measurement_checks_its_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    scale = module("bench.scale", monkeypatch)
+    scale = module("bench.cost.sums", monkeypatch)
     figures = scale.measure(nodes=400, edges=3000, features=8, clients=4)
     assert set(figures) == set(scale.VALUES)
 
 
 @pytest.mark.parametrize("hops", [0, 1, 2])
 def test_large_training_splits_its_nodes_and_names_its_costs(monkeypatch: pytest.MonkeyPatch, hops: int) -> None:
-    large = module("bench.large_training", monkeypatch)
+    large = module("bench.cost.large_training", monkeypatch)
     size = large.Size(nodes=600, edges=3000, clients=4, features=10, classes=3, rounds=5)
     graph = large.labelled_graph(size)
     masks = [torch.cat(parts) for parts in (graph.train, graph.val, graph.test)]

@@ -15,7 +15,7 @@ from fglaudit.partition import PartitionSpec
 def test_validation_and_test_nodes_are_told_apart_and_runs_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bench = importlib.import_module("bench.training_settings")
+    bench = importlib.import_module("bench.accuracy.training_settings")
     graph = user_graph(nodes=60)
     monkeypatch.setattr(DatasetSpec, "load", lambda *_: None)
     monkeypatch.setattr(PartitionSpec, "apply", lambda *_: graph)

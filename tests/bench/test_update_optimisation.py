@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from bench.update_optimisation import ADAM_EPSILON, Layers, unrolled
+from bench.updates.optimisation import ADAM_EPSILON, Layers, unrolled
 from fglaudit.rng import derive
 from fglaudit.structure import Training
 

@@ -9,7 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fglaudit.datasets.csbm import CORA_LIKE, CsbmOptions, draw
+from fglaudit.datasets.csbm import draw
+from fglaudit.datasets.csbm_options import CORA_LIKE, CsbmOptions
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FeatureKind, Graph, canonical_edges
 

@@ -13,7 +13,7 @@ import torch
 
 import fglaudit.datasets.catalog as catalog
 from fglaudit.datasets import DatasetSpec, dataset_names
-from fglaudit.datasets.csbm import CsbmOptions
+from fglaudit.datasets.csbm_options import CsbmOptions
 from fglaudit.errors import FglauditError
 
 

@@ -11,7 +11,7 @@ from pretend_device import CPU
 from recordings import attack, reached, seen
 from torch import Tensor
 
-from fglaudit.adversary.once_per_view import forget
+from fglaudit.adversary.running.once_per_view import forget
 from fglaudit.attacks import ATTACKS
 from fglaudit.interfaces import Inference, Reconstruction
 from fglaudit.rng import derive

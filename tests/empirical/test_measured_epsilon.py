@@ -17,7 +17,7 @@ from wrapped_defense import Wrapped
 from fglaudit.attacks.sums.row_space import RowSpace
 from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
-from fglaudit.datasets.csbm import CsbmOptions
+from fglaudit.datasets.csbm_options import CsbmOptions
 from fglaudit.defenses.noise.clipped_noise import ClippedNoise
 from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.empirical import judge

@@ -9,7 +9,7 @@ from execution_runs import run, suite
 from harness_runners import KILLED, OUT_OF_MEMORY, RAISES, USER_ERROR, too_much
 
 from fglaudit.datasets import DatasetSpec
-from fglaudit.datasets.csbm import CsbmOptions
+from fglaudit.datasets.csbm_options import CsbmOptions
 from fglaudit.datasets.size import Size, expected_size
 from fglaudit.errors import FglauditError
 from fglaudit.execution.engines import data_child

@@ -21,7 +21,7 @@ from fglaudit.attacks.sums.row_space import RowSpace
 from fglaudit.attacks.sums.server_partial_sums import ServerPartialSums
 from fglaudit.attacks.sums.subset_sum import SubsetSum
 from fglaudit.datasets import DatasetSpec
-from fglaudit.datasets.csbm import CsbmOptions
+from fglaudit.datasets.csbm_options import CsbmOptions
 from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.defenses.none import NoDefense
 from fglaudit.errors import FglauditError

@@ -9,13 +9,14 @@ from typing import ClassVar
 import pytest
 import torch
 
-from fglaudit.adversary.attack_stream import attack_stream
+from fglaudit.adversary.running.attack_stream import attack_stream
 from fglaudit.attacking import run_attacks
 from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
 from fglaudit.auditing import audit
 from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
-from fglaudit.datasets.csbm import CsbmOptions, draw
+from fglaudit.datasets.csbm import draw
+from fglaudit.datasets.csbm_options import CsbmOptions
 from fglaudit.defenses.none import NoDefense
 from fglaudit.execution.run_cell import run_cell
 from fglaudit.facts import Additive, Fact, Field

@@ -27,7 +27,7 @@ from fglaudit.attacks.sums.server_partial_sums import ServerPartialSums
 from fglaudit.attacks.sums.subset_sum import SubsetSum
 from fglaudit.context import Aggregate, Release
 from fglaudit.datasets import DatasetSpec
-from fglaudit.datasets.csbm import CsbmOptions
+from fglaudit.datasets.csbm_options import CsbmOptions
 from fglaudit.defenses.none import NoDefense
 from fglaudit.errors import FglauditError
 from fglaudit.execution.run_cell import run_cell

@@ -17,7 +17,7 @@ from fglaudit.attacks.neighborhoods.joint_diagonalisation import JointDiagonalis
 from fglaudit.attacks.sums.server_partial_sums import ServerPartialSums
 from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
-from fglaudit.datasets.csbm import CsbmOptions
+from fglaudit.datasets.csbm_options import CsbmOptions
 from fglaudit.defenses.none import NoDefense
 from fglaudit.defenses.stack import Stack
 from fglaudit.errors import FglauditError

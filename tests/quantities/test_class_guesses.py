@@ -8,7 +8,8 @@ import torch
 
 from fglaudit.attacking import run_attacks
 from fglaudit.attacks.codes.report_rows import ReportRows
-from fglaudit.datasets.csbm import CsbmOptions, draw
+from fglaudit.datasets.csbm import draw
+from fglaudit.datasets.csbm_options import CsbmOptions
 from fglaudit.defenses.none import NoDefense
 from fglaudit.finding import Finding, Status
 from fglaudit.observers import ObserverSpec

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import fglaudit
-from fglaudit.adversary.prior_only import best_entry_count
+from fglaudit.adversary.priors.prior_only import best_entry_count
 from fglaudit.graph import FeatureKind
 from fglaudit.partition import PartitionSpec
 from fglaudit.quantities.row_metrics import RELATIVE_TOLERANCE, exact, matched_exact

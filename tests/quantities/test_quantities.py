@@ -16,7 +16,7 @@ from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol, Inference
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
-from fglaudit.quantities import QUANTITIES, Question, Truth, quantity
+from fglaudit.quantities import QUANTITIES, ObserverTruth, Question, quantity
 from fglaudit.quantities.base import ALL_ROWS_KNOWN
 from fglaudit.quantities.ranking import found_at, placements
 from fglaudit.recording import Recording
@@ -35,9 +35,9 @@ ASKED_EVERYWHERE = [
 
 def facts(
     observer: Observer = SERVER_ONLY, protocol: FederatedProtocol | None = None, graph: FederatedGraph = GRAPH
-) -> Truth:
+) -> ObserverTruth:
     known, partial = PartialRows.apart(draw_auxiliary(graph, observer.auxiliary, 0), observer.sensitive)
-    return Truth(graph, protocol or FedGCN(hops=1), observer, known, {}, False, partial=partial)
+    return ObserverTruth(graph, protocol or FedGCN(hops=1), observer, known, {}, False, partial=partial)
 
 
 def knowing(name: str) -> Observer:

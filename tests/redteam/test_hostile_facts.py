@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from bench.obfuscations import measured
+from bench.obfuscation.measure import measured
 from bench.redteam.hostile_facts import HONEST, KINDS, Untrue
 from fglaudit.attacking import adapted, run_attacks
 from fglaudit.facts import Additive, Field

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bench.obfuscated import RULES, Obfuscated
+from bench.obfuscation.obfuscated import RULES, Obfuscated
 from bench.redteam import hostile_plugins
 from bench.redteam.hostile_plugins import HONEST, KINDS, MAPS, NOISE, Hostile
 from fglaudit.attacking import run_attacks

@@ -17,9 +17,9 @@ from rich.console import Console
 
 from fglaudit.finding import CellRecord
 from fglaudit.guarantees import FieldState, Verdict, Word
-from fglaudit.reports.bought import costs_nothing, gains, spent
-from fglaudit.reports.console import print_answers
-from fglaudit.reports.fell_behind import fell_behind
+from fglaudit.reports.choosing.bought import costs_nothing, gains, spent
+from fglaudit.reports.choosing.fell_behind import fell_behind
+from fglaudit.reports.formats.console import print_answers
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.records import load_run
 from fglaudit.reports.summary import Setting, setting_key, summarize

@@ -13,8 +13,8 @@ from rich.console import Console
 
 from fglaudit.execution.folder.run_folder import CONFIRMED
 from fglaudit.finding import CellRecord
-from fglaudit.reports.choice import CHOSEN, Confirmations, chosen, seeds_for
-from fglaudit.reports.console import print_confirmed
+from fglaudit.reports.choosing.choice import CHOSEN, Confirmations, chosen, seeds_for
+from fglaudit.reports.formats.console import print_confirmed
 from fglaudit.reports.records import load_run
 from fglaudit.reports.summary import Setting, summarize
 

@@ -14,8 +14,8 @@ from rich.console import Console
 from fglaudit.finding import CellRecord, Status
 from fglaudit.guarantees import FieldState, Verdict, Word
 from fglaudit.reports import write_report
-from fglaudit.reports.console import print_answers
-from fglaudit.reports.console_tables import MOST, MOST_OBSERVERS
+from fglaudit.reports.formats.console import print_answers
+from fglaudit.reports.formats.console_tables import MOST, MOST_OBSERVERS
 from fglaudit.reports.records import load_run
 
 

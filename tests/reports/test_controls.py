@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from fglaudit.reports.controls import Measured, best_control, bought
+from fglaudit.reports.choosing.controls import Measured, best_control, bought
 
 NOTHING = Measured("share nothing", {0: 0.60, 1: 0.62}, 0.0, control=True)
 CODES = Measured("codes", {0: 0.70, 1: 0.74}, 0.0, control=True)

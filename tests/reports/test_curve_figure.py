@@ -9,7 +9,7 @@ from pathlib import Path
 from report_runs import DEFENSES, PROTOCOLS, make_cell, store, texts
 
 from fglaudit.guarantees import Audit, MeasuredCurve, Outcome, Verdict, Word
-from fglaudit.reports.curve_figure import SIDE, curve_figure, curve_words
+from fglaudit.reports.figures.curve_figure import SIDE, curve_figure, curve_words
 
 CURVE = MeasuredCurve(
     canary="NeighborSums, one number",

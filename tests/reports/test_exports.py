@@ -20,11 +20,11 @@ from fglaudit.cli import main
 from fglaudit.execution.folder.csv_files import write_findings
 from fglaudit.finding import COLUMNS
 from fglaudit.reports import write_report
-from fglaudit.reports.console import print_answers
-from fglaudit.reports.figure_files import STYLE
-from fglaudit.reports.latex import latex
+from fglaudit.reports.formats.console import print_answers
+from fglaudit.reports.formats.figure_files import STYLE
+from fglaudit.reports.formats.latex import latex
+from fglaudit.reports.formats.png import draws
 from fglaudit.reports.numbers import decimal, percent
-from fglaudit.reports.png import draws
 from fglaudit.reports.records import load_run
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "findings.schema.json"

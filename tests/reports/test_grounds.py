@@ -18,7 +18,7 @@ from fglaudit.files.own import stamped, unstamped
 from fglaudit.finding import CellRecord, Status
 from fglaudit.guarantees import FieldState
 from fglaudit.reports.answers import AnswerWord
-from fglaudit.reports.choice import CHOSEN
+from fglaudit.reports.choosing.choice import CHOSEN
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import MEAN, ONE_CLIENT, PROOF, Leak
 from fglaudit.reports.records import load_run

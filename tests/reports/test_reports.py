@@ -27,9 +27,9 @@ from fglaudit.errors import FglauditError
 from fglaudit.finding import Status
 from fglaudit.quantities import QUANTITIES
 from fglaudit.reports import write_report
+from fglaudit.reports.formats.pages import natural
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.numbers import decimal, percent, size
-from fglaudit.reports.pages import natural
 from fglaudit.reports.records import load_run
 from fglaudit.reports.summary import summarize
 from fglaudit.reports.verdict import make_verdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fglaudit.reports.scatter import Line, Point, scatter
+from fglaudit.reports.figures.scatter import Line, Point, scatter
 
 
 def drawn(*xs: float, line: float, more: float | None = None) -> str:

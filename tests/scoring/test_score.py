@@ -18,7 +18,7 @@ from fglaudit.interfaces import Attack, Inference, Planted, Reconstruction
 from fglaudit.observers import ObserverSpec
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
-from fglaudit.quantities import Truth
+from fglaudit.quantities import ObserverTruth
 from fglaudit.quantities.claims import check_claims
 from fglaudit.quantities.features import with_guesses
 from fglaudit.quantities.game import Game
@@ -115,7 +115,7 @@ def several_samples(samples: int = 3) -> FederatedGraph:
 
 
 def game_about(graph: FederatedGraph, observer: Observer) -> Game:
-    return Game.of(Truth(graph, FedGCN(), observer, draw_auxiliary(graph, 0.0, 0), {}, False))
+    return Game.of(ObserverTruth(graph, FedGCN(), observer, draw_auxiliary(graph, 0.0, 0), {}, False))
 
 
 def test_rows_of_a_node_with_several_samples_are_matched_within_the_node() -> None:

@@ -8,9 +8,9 @@ import math
 import torch
 from torch.nn.functional import one_hot
 
-from fglaudit.adversary.feature_prior import feature_prior
 from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.adversary.planting import MemoryMessages
+from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.adversary.reported_classes import seen_reports
 from fglaudit.attacks.codes.report_labels import ReportLabels
 from fglaudit.attacks.codes.report_rows import ReportRows

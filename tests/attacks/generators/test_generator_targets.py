@@ -15,7 +15,7 @@ from fglaudit.nn.neighbor_generator import FeatureGenerator, nearest
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedsage.fedsage import FedSage
 from fglaudit.quantities import Attempt, quantity
-from fglaudit.quantities.base import Truth
+from fglaudit.quantities.base import ObserverTruth
 from fglaudit.rng import derive
 from fglaudit.scoring.selftest import planted_flaw
 from fglaudit.testing import CPU, Run, example_graph, record
@@ -83,7 +83,7 @@ def test_every_row_that_is_listed_is_somebodys() -> None:
 def test_rows_are_scored_against_all_that_others_hold() -> None:
     recorded, kind = run(), quantity("held-rows")
     view = recorded.view(CLIENT)
-    truth = Truth(recorded.graph, SMALL, CLIENT, view.auxiliary, {}, False)
+    truth = ObserverTruth(recorded.graph, SMALL, CLIENT, view.auxiliary, {}, False)
     question = kind.ask(truth)
     guess = kind.guess(view, question.subjects, derive(0, "guess"))
     found = attacked(recorded, CLIENT)

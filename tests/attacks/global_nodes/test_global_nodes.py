@@ -9,9 +9,9 @@ import torch
 from scored_runs import inferred, truth_about
 from small_protocols import TINY_GT
 
-from fglaudit.adversary.clipped_uploads import UploadClip
 from fglaudit.adversary.default_planting import planted_for
-from fglaudit.adversary.linkage import pseudonymous
+from fglaudit.adversary.uploads.clipped_uploads import UploadClip
+from fglaudit.adversary.uploads.linkage import pseudonymous
 from fglaudit.attacks.global_nodes.clipped_singles import unclipped
 from fglaudit.attacks.global_nodes.clusters import cluster_weight
 from fglaudit.attacks.global_nodes.global_node_centroids import GlobalNodeCentroids
@@ -29,7 +29,7 @@ from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.nn.online_clustering import update_centroids
 from fglaudit.payloads import SERVER, GlobalNodes
 from fglaudit.protocols.fedgt.fedgt import FedGT
-from fglaudit.quantities import Question, Truth, quantity
+from fglaudit.quantities import ObserverTruth, Question, quantity
 from fglaudit.rng import derive
 from fglaudit.scoring.selftest import NoiseMessages
 from fglaudit.shuffling import shuffled
@@ -195,7 +195,7 @@ def test_linkage_pairs_are_those_of_the_shuffled_messages(runs: dict[str, Run]) 
 def test_linkage_has_limits(runs: dict[str, Run]) -> None:
     graph, observer = runs["none"].graph, Observer(parties=(SERVER,))
     view = runs["none"].view(observer)
-    once = Truth(graph, FedGT(rounds=1), observer, view.auxiliary, {}, False)
+    once = ObserverTruth(graph, FedGT(rounds=1), observer, view.auxiliary, {}, False)
     assert "single round" in str(quantity("linkage").ask(once))
     assert "no global nodes" in str(quantity("global-nodes").ask(once))
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from recordings import recorded, seen
 
-from fglaudit.adversary.uploads import input_map, model_rounds
+from fglaudit.adversary.uploads.held import input_map, model_rounds
 from fglaudit.attacks import ATTACKS
 from fglaudit.attacks.global_nodes.reports import Reports
 from fglaudit.facts import EDGES, ROWS, Absent, Additive, Clipped, DroppedEdges, Fact, Field, Randomised

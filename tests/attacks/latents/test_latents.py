@@ -15,7 +15,7 @@ from torch import Tensor
 from fglaudit.adversary.bit_recovery import determined, fitting
 from fglaudit.adversary.default_planting import planted_for
 from fglaudit.adversary.message_passing import Measurements, count_shift
-from fglaudit.adversary.prior_only import prior_only
+from fglaudit.adversary.priors.prior_only import prior_only
 from fglaudit.attacks import ATTACKS
 from fglaudit.attacks.latents.optimizer_replay import Replay, UserOptimizer
 from fglaudit.attacks.latents.weight_moments import legendre

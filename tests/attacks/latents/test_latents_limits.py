@@ -14,7 +14,7 @@ from scored_runs import game_of, inferred, self_test
 from fglaudit.adversary.bit_recovery import recover_bits
 from fglaudit.adversary.clipping import KnownClip
 from fglaudit.adversary.message_passing import Measurements
-from fglaudit.adversary.prior_only import prior_only
+from fglaudit.adversary.priors.prior_only import prior_only
 from fglaudit.attacks import ATTACKS
 from fglaudit.attacks.latents.latent_rounds import LatentRounds
 from fglaudit.attacks.latents.optimizer_replay import UserOptimizer

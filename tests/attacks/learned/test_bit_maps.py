@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from fglaudit.attacks.learned.bit_maps import bits, byte_tables, mixed_bits, numbers
-from fglaudit.attacks.learned.network_map import network
-from fglaudit.attacks.learned.row_map import relative_error
-from fglaudit.attacks.learned.row_maps import best_map
+from fglaudit.attacks.learned.maps.bit_maps import bits, byte_tables, mixed_bits, numbers
+from fglaudit.attacks.learned.maps.network_map import network
+from fglaudit.attacks.learned.maps.row_map import relative_error
+from fglaudit.attacks.learned.maps.row_maps import best_map
 from fglaudit.rng import derive
 
 

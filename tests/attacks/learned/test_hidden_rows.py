@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fglaudit.attacks.learned.handing_over import Candidate, best
 from fglaudit.attacks.learned.hidden_rows import HiddenRows, in_levels
-from fglaudit.attacks.learned.row_map import Learned
+from fglaudit.attacks.learned.maps.row_map import Learned
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Reconstruction
 from fglaudit.registry import build

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from fglaudit.attacks.learned.maps.row_maps import best_map
 from fglaudit.attacks.learned.place_maps import best_place_map
-from fglaudit.attacks.learned.row_maps import best_map
 from fglaudit.rng import derive
 
 WIDTH = 6

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.obfuscated import Obfuscated
-from bench.obfuscated_payloads import hidden
-from bench.obfuscations import measured
+from bench.obfuscation.measure import measured
+from bench.obfuscation.obfuscated import Obfuscated
+from bench.obfuscation.payloads import hidden
 from fglaudit.adversary.planting import MemoryMessages
+from fglaudit.attacks.learned.maps.row_map import identity
 from fglaudit.attacks.learned.partly_known import confirmed, may_be_ordered, partly_known, signed_order, turned
 from fglaudit.attacks.learned.probes import apart
-from fglaudit.attacks.learned.row_map import identity
 from fglaudit.payloads import SERVER, NeighborSums
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.registry import build

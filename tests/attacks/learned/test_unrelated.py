@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fglaudit.attacks.learned.unrelated import changing, unrelated
+from fglaudit.attacks.learned.maps.unrelated import changing, unrelated
 from fglaudit.rng import derive
 
 COLUMNS = 90

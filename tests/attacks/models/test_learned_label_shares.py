@@ -9,8 +9,8 @@ import torch
 from drawn_masks import drawn_training
 from scored_runs import inferred, truth_about
 
-from fglaudit.adversary.means import ModelRound
-from fglaudit.adversary.uploads import sent_models
+from fglaudit.adversary.uploads.held import sent_models
+from fglaudit.adversary.uploads.means import ModelRound
 from fglaudit.attacking import unsuitable
 from fglaudit.attacks.models.learned_label_shares import LearnedLabelShares
 from fglaudit.attacks.models.property_decoder import SKETCHES, deviations

@@ -11,7 +11,7 @@ from drawn_masks import drawn_training
 from scored_runs import finding_of, inferred, truth_about
 from torch import Tensor
 
-from fglaudit.adversary.imputation import imputed
+from fglaudit.adversary.priors.imputation import imputed
 from fglaudit.attacking import unsuitable
 from fglaudit.attacks.models.update_attributes import UpdateAttributes
 from fglaudit.errors import FglauditError

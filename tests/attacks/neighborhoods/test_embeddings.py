@@ -10,7 +10,7 @@ import torch
 from scored_runs import game_of, self_test
 from torch import Tensor
 
-from fglaudit.adversary.prior_only import prior_only
+from fglaudit.adversary.priors.prior_only import prior_only
 from fglaudit.attacks.neighborhoods.embedding_equations import embedding_equations
 from fglaudit.attacks.neighborhoods.embedding_inversion import EmbeddingInversion
 from fglaudit.attacks.neighborhoods.embedding_neighbors import EmbeddingNeighbors

@@ -10,7 +10,7 @@ from masked_views import masked_view, unit_rows
 from neighbor_sum_views import federated, random_federated
 from scored_runs import self_test
 
-from fglaudit.adversary.prior_only import prior_only
+from fglaudit.adversary.priors.prior_only import prior_only
 from fglaudit.attacks.neighborhoods import gram_peeling
 from fglaudit.attacks.neighborhoods.gram_peeling import GramPeeling
 from fglaudit.attacks.neighborhoods.power_moments import PowerMoments

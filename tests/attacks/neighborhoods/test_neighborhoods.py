@@ -14,7 +14,7 @@ from neighbor_sum_views import federated, random_federated
 from scored_runs import self_test
 from torch import Tensor
 
-from fglaudit.adversary.prior_only import prior_only
+from fglaudit.adversary.priors.prior_only import prior_only
 from fglaudit.attacks import ATTACKS
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Attack, Reconstruction

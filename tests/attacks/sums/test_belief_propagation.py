@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from fglaudit.attacks.sums import maximum_a_posteriori
-from fglaudit.attacks.sums.belief_propagation import bit_log_odds
-from fglaudit.attacks.sums.binary_system import BinarySystem, binary_system
-from fglaudit.attacks.sums.hidden_terms import HIDDEN, hidden
-from fglaudit.attacks.sums.neighbor_equations import NeighborEquations
+from fglaudit.attacks.sums.bits.belief_propagation import bit_log_odds
+from fglaudit.attacks.sums.bits.binary_system import BinarySystem, binary_system
+from fglaudit.attacks.sums.bits.hidden_terms import HIDDEN, hidden
+from fglaudit.attacks.sums.equations.neighbor_equations import NeighborEquations
 from fglaudit.rng import derive
 
 SIZE = 9

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fglaudit.attacks.sums.neighbor_equations import neighbor_equations
+from fglaudit.attacks.sums.equations.neighbor_equations import neighbor_equations
 from fglaudit.attacks.sums.row_space import RowSpace
 from fglaudit.defenses.graph.drop_singletons import DropSingletons
 from fglaudit.defenses.graph.minimum_neighborhood import MinimumNeighborhood

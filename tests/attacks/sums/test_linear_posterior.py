@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 import torch
 
-from fglaudit.attacks.sums import linear_posterior as module
+from fglaudit.attacks.sums.equations import linear_posterior as module
 from fglaudit.attacks.sums.integer_propagation import IntegerPropagation
 from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
 from fglaudit.attacks.sums.row_space import RowSpace

@@ -13,9 +13,9 @@ from neighbor_sum_views import Recorded, dense_weights, federated, make_view, ne
 from torch import Tensor
 
 from fglaudit.adversary.default_planting import planted_for
-from fglaudit.adversary.prior_only import prior_only
+from fglaudit.adversary.priors.prior_only import prior_only
 from fglaudit.attacks import ATTACKS
-from fglaudit.attacks.sums.neighbor_equations import neighbor_equations
+from fglaudit.attacks.sums.equations.neighbor_equations import neighbor_equations
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.payloads import SERVER, NeighborSums

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.expected_f1 import best_f1_bits
+from fglaudit.adversary.priors.expected_f1 import best_f1_bits
 from fglaudit.attacks.sums.noisy_parts import noisy_entries
 
 

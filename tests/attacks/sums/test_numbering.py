@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fglaudit.attacks.sums.numbering import numbered
+from fglaudit.attacks.sums.bits.numbering import numbered
 
 
 @pytest.mark.parametrize("below", [7, 60, 10_000])

@@ -11,9 +11,9 @@ from neighbor_sum_views import random_federated
 from stated_facts import stated
 from swapped_data import with_data
 
+from fglaudit.attacks.sums.equations.neighbor_equations import neighbor_equations
 from fglaudit.attacks.sums.integer_propagation import IntegerPropagation
 from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
-from fglaudit.attacks.sums.neighbor_equations import neighbor_equations
 from fglaudit.attacks.sums.recorded_sums import sees_parts
 from fglaudit.attacks.sums.row_space import RowSpace
 from fglaudit.attacks.sums.server_partial_sums import ServerPartialSums

@@ -9,7 +9,7 @@ import pytest
 import torch
 from scored_runs import finding_of
 
-from fglaudit.adversary.adam_steps import adam_path
+from fglaudit.adversary.uploads.adam_steps import adam_path
 from fglaudit.attacks.updates.adam_inversion import AdamInversion
 from fglaudit.attacks.updates.unit_patterns import words_of_rows
 from fglaudit.defenses.noise.quantisation import Quantisation

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.means import EVERYBODY
+from fglaudit.adversary.uploads.means import EVERYBODY
 from fglaudit.attacking import run_attacks
 from fglaudit.attacks.updates.input_layer import input_changes
 from fglaudit.attacks.updates.nonnegative_rows import nonnegative_rows

@@ -16,7 +16,7 @@ from fglaudit.attacks.neighborhoods.raw_features import PlainFeatures
 from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
 from fglaudit.attacks.sums.subset_sum import SubsetSum
 from fglaudit.datasets import DatasetSpec
-from fglaudit.datasets.csbm import CsbmOptions
+from fglaudit.datasets.csbm_options import CsbmOptions
 from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task
 from fglaudit.defenses.noise.local_features import LocalFeatures
 from fglaudit.defenses.noise.multi_bit import MultiBit

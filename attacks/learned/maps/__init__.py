@@ -1,0 +1,1 @@
+"""Maps of rows and entries that are learned from pairs."""

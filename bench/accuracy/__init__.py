@@ -1,0 +1,1 @@
+"""What privacy costs in accuracy, and which settings a comparison needs."""

@@ -1,0 +1,1 @@
+"""What encryption costs in bytes, seconds and accuracy."""

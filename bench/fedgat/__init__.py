@@ -1,0 +1,1 @@
+"""FedGAT: attacks, defenses, memory, and the paper's theorems."""

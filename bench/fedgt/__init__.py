@@ -1,0 +1,1 @@
+"""FedGT: attacks, its tables beside ours, and what its authors' code does."""

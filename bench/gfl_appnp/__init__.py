@@ -1,0 +1,1 @@
+"""GFL-APPNP: attacks, and its authors' own draws."""

@@ -1,0 +1,1 @@
+"""What the intervals of findings cover, in simulation."""

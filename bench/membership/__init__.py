@@ -1,0 +1,1 @@
+"""What trained models tell of nodes and edges."""

@@ -1,0 +1,1 @@
+"""Obfuscations that are no protection, against learned inversion."""

@@ -1,0 +1,1 @@
+"""Speed and memory, medians of several runs: ``python -m bench.speed``. Nothing here asserts a time."""

@@ -1,0 +1,1 @@
+"""What updates of models tell the server."""

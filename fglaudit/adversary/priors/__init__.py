@@ -1,0 +1,1 @@
+"""What is guessed without any message: the controls, and what attacks start from."""

@@ -1,0 +1,1 @@
+"""What settings cost and bought, and which a run would choose."""

@@ -1,0 +1,132 @@
+"""What stopping the attacks costs: accuracy with and without, per protocol, and what bounds it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fglaudit.finding import SEALED
+from fglaudit.reports.alarms import few
+from fglaudit.reports.answers import AnswerWord, answers, applies
+from fglaudit.reports.choosing.bought import chance, costs_nothing, gains
+from fglaudit.reports.choosing.choice import Confirmations
+from fglaudit.reports.choosing.options import is_option, undefended
+from fglaudit.reports.labels import Labels, place
+from fglaudit.reports.leaks import FEATURES, mean, sd
+from fglaudit.reports.numbers import percent, percent_spread
+from fglaudit.reports.summary import Setting, setting_key
+from fglaudit.reports.wording import observer_label
+
+MOST = 6
+
+
+def feature_words(setting: Setting) -> set[AnswerWord]:
+    """Return what is said of features to any observer of ``setting``."""
+    return {answer.word for answer in answers([setting]) if answer.quantity == FEATURES}
+
+
+def cost_lines(settings: Sequence[Setting], labels: Labels, again: Confirmations) -> list[str]:
+    """Return sentences per data set and partition, each with the accuracies of the settings it names."""
+    lines = []
+    places = list(dict.fromkeys(place(s) for s in settings))
+    for where in places:
+        here = [s for s in settings if place(s) == where and applies(s) and s.per_seed("accuracy")]
+        prefix = f"On {where}: " if len(places) > 1 else ""
+        if not here:
+            lines.append(f"On {where}: no training finished.")
+            continue
+        lines += [prefix + text for text in _at(here, labels, again)]
+    return lines
+
+
+def _at(here: Sequence[Setting], labels: Labels, again: Confirmations) -> list[str]:
+    options = [s for s in here if is_option(s)]
+    lines = []
+    held = [s for s in options if feature_words(s) == {AnswerWord.HELD}]
+    by_protocol: dict[str, list[Setting]] = {}
+    for setting in options:
+        by_protocol.setdefault(labels.protocol(setting), []).append(setting)
+    for protocol, mine in by_protocol.items():
+        bare = next((s for s in mine if undefended(s)), None)
+        if bare is None or AnswerWord.LEAKS not in feature_words(bare):
+            continue
+        stopped = [s for s in mine if s in held]
+        if stopped:
+            best = max(stopped, key=_accuracy)
+            lost = 100 * (_accuracy(bare) - _accuracy(best))
+            lines.append(
+                f"{protocol}: {_shown(bare)} without a defense; {_shown(best)} with {labels.defense(best)}, where no"
+                f" attack on features succeeded ({_change(lost)}; {again.words(best)})."
+            )
+        else:
+            others = [s for s in mine if not undefended(s)]
+            tried = ", ".join(f"{labels.defense(s)} {_shown(s)}" for s in others[:4])
+            more = f" and {len(others) - 4} more" if len(others) > 4 else ""
+            if not others:
+                lines.append(f"{protocol}: {_shown(bare)} without a defense; no defense of it has a result here.")
+                continue
+            lines.append(
+                f"{protocol}: {_shown(bare)} without a defense; none of its defenses here is shown to stop all"
+                f" attacks on features ({tried}{more})."
+            )
+        if part := _in_part(bare, mine, held, labels):
+            lines.append(f"{protocol}, in part: {part}.")
+    if len(lines) > MOST:
+        lines = [*lines[:MOST], f"{len(lines) - MOST} more protocols: see the table."]
+    if not lines and options:
+        best, worst = max(options, key=_accuracy), min(options, key=_accuracy)
+        lines.append(f"{_shown(best)} ({labels.setting(best)})" + (
+            f", down to {_shown(worst)} ({labels.setting(worst)})." if worst is not best else "."))  # fmt: skip
+    bounds = [s for s in here if not is_option(s)]
+    if bounds:
+        top = max(bounds, key=_accuracy)
+        lines.append(
+            f"With all data in one place, an upper bound, not an option: {labels.protocol(top)} {_shown(top)}."
+        )
+    return [*lines, *_beside(options, labels)]
+
+
+def _in_part(bare: Setting, mine: Sequence[Setting], held: Sequence[Setting], labels: Labels) -> str:
+    """Say which observers, of those that read features in ``bare``, a setting stops that does not stop all of them."""
+    reads = {a.observer for a in answers([bare]) if a.quantity == FEATURES and a.word is AnswerWord.LEAKS}
+    said = []
+    for setting in (s for s in mine if s is not bare and s not in held):
+        about = [a for a in answers([setting]) if a.quantity == FEATURES and a.observer in reads]
+        blind = [a for a in about if a.word is AnswerWord.NOT_TESTED and SEALED in a.reason]
+        words = [
+            f"{observer_label(a.observer)}: {'ciphertexts only' if a in blind else a.word.value}"
+            for a in about
+            if a in blind or a.word is AnswerWord.HELD
+        ]
+        if words:
+            said.append(f"{labels.defense(setting)} at {_shown(setting)} ({', '.join(words)})")
+    return few(said, MOST, "; ")
+
+
+def _beside(options: Sequence[Setting], labels: Labels) -> list[str]:
+    """Say what costs nothing, chance included, and which settings bought anything above it."""
+    level = next((share for s in options if (share := chance(s)) is not None), None)
+    free = sorted(filter(costs_nothing, options), key=_accuracy, reverse=True)
+    named = [f"{labels.protocol(s)} {_shown(s)}" for s in free]
+    named += [] if level is None else [f"always naming the largest class {percent(level)}"]
+    lines = [f"Without sending a feature but in models: {few(named, MOST)}."] if named else []
+    found = gains(options, labels)
+    told = [(labels.setting(s), found[key]) for s in options if (key := setting_key(s.records[0])) in found]
+    more = [f"{name} {gain.words}" for name, gain in told if gain.anything]
+    less = [f"{name} ({100 * gain.gain:+.1f})" for name, gain in told if not gain.anything]
+    if told:
+        points = few(more, MOST, "; ") if more else "none by any setting"
+        lines.append(f"Points bought above the best of these: {points}.")
+    return [*lines, *([f"Bought nothing (points above the best of these): {few(less, MOST, '; ')}."] if less else [])]
+
+
+def _accuracy(setting: Setting) -> float:
+    return mean(setting.per_seed("accuracy")) or 0.0
+
+
+def _shown(setting: Setting) -> str:
+    values = setting.per_seed("accuracy")
+    return percent_spread(values, sd(values))
+
+
+def _change(lost: float) -> str:
+    return f"{abs(lost):.1f} points {'gained' if lost < 0 else 'lost'}"

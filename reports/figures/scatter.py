@@ -1,0 +1,272 @@
+"""The privacy-utility plot: accuracy against the advantage of every observer's strongest attack, as inline SVG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+from fglaudit.reports.figures.svg import NUM_COLOURS, PATHS, SHAPES
+
+Box = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One observer's strongest attack in one setting; ``colour`` and ``shape`` are indices."""
+
+    x: float
+    y: float
+    low: float | None
+    high: float | None
+    x_sd: float | None
+    colour: int
+    shape: int
+    label: str
+    tooltip: str
+    hollow: bool = False
+    """Whether it only says what was seen: of rows that show neither a leak nor its absence."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """An accuracy to compare with, as a dashed vertical line; ``x`` is a fraction."""
+
+    x: float
+    text: str
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """Maps data to pixels. Advantages below ``y_low`` are drawn at the lower edge."""
+
+    x_low: float
+    x_high: float
+    y_low: float
+    y_high: float
+    width: int
+    height: int
+    left: int = 58
+    right: int = 16
+    top: int = 16
+    bottom: int = 46
+
+    @staticmethod
+    def around(points: Sequence[Point], lines: Sequence[Line], width: int, height: int) -> _Frame:
+        across = [p.x for p in points] + [line.x for line in lines]
+        x_low, x_high = min(across), max(across)
+        pad = max(0.1 * (x_high - x_low), 0.02)
+        lowest = min(p.y if p.low is None else p.low for p in points)
+        highest = max(p.y if p.high is None else p.high for p in points)
+        top = 1.04 if highest > 0.4 else max(1.15 * highest, 0.1)
+        return _Frame(x_low - pad, x_high + pad, max(min(-0.04 * top, lowest - 0.02), -0.5), top, width, height)
+
+    def px(self, x: float) -> float:
+        return self.left + (x - self.x_low) / (self.x_high - self.x_low) * (self.width - self.left - self.right)
+
+    def py(self, y: float) -> float:
+        inside = min(max(y, self.y_low), self.y_high)
+        return self.top + (self.y_high - inside) / (self.y_high - self.y_low) * (self.height - self.top - self.bottom)
+
+
+def scatter(
+    points: Sequence[Point], name: str, width: int, height: int, *, labelled: bool, lines: Sequence[Line] = ()
+) -> Markup:
+    """Return the plot; every mark has its text as a tooltip, ``name`` is what a screen reader says of the whole."""
+    frame = _Frame.around(points, lines, width, height)
+    spots = _apart([(frame.px(p.x), frame.py(p.y)) for p in points])
+    covered = [_extent(point, spot, frame) for point, spot in zip(points, spots, strict=True)]
+    references, names = _references(lines, frame, covered)
+    parts = [
+        *_axes(frame),
+        *references,
+        *(_mark(p, spot, frame) for p, spot in zip(points, spots, strict=True)),
+    ]
+    if labelled:
+        parts += _labels(points, spots, frame, [*covered, *names])
+    return Markup(
+        '<svg class="plot" viewBox="0 0 {0} {1}" width="{0}" height="{1}" role="img" aria-label="{2}">{3}</svg>'
+    ).format(width, height, name, Markup("").join(parts))
+
+
+def _mark(point: Point, spot: tuple[float, float], frame: _Frame) -> Markup:
+    x, y = spot
+    lines = ""
+    if point.low is not None and point.high is not None:
+        low, high = frame.py(point.low), frame.py(point.high)
+        lines = f"M{x:.1f} {low:.1f}V{high:.1f}M{x - 3:.1f} {low:.1f}h6M{x - 3:.1f} {high:.1f}h6"
+    if point.x_sd:
+        half = frame.px(point.x + point.x_sd) - frame.px(point.x)
+        lines += f"M{x - half:.1f} {y:.1f}h{2 * half:.1f}"
+    return Markup(
+        '<g><title>{0}</title><path class="error s{1}" d="{2}"/>'
+        '<path class="{6}{1}" transform="translate({3} {4})" d="{5}"/></g>'
+    ).format(
+        point.tooltip,
+        point.colour % NUM_COLOURS,
+        lines,
+        f"{x:.1f}",
+        f"{y:.1f}",
+        PATHS[SHAPES[point.shape % len(SHAPES)]],
+        "hollow s" if point.hollow else "point c",
+    )
+
+
+def _references(lines: Sequence[Line], frame: _Frame, covered: Sequence[Box]) -> tuple[list[Markup], list[Box]]:
+    """Vertical lines with their names beside them, read from below: to the left, unless marks, names and other lines
+    cover more of it there; and the areas of the names."""
+    low = frame.height - frame.bottom
+    parts, names = list[Markup](), list[Box]()
+    drawn = [(frame.px(line.x) - 1, frame.top, frame.px(line.x) + 1, low) for line in lines]
+    for number, line in enumerate(lines):
+        x = frame.px(line.x)
+        others = [*covered, *names, *drawn[:number], *drawn[number + 1 :]]
+        said = _broken(line.text, low - 6 - frame.top)
+        top, wide = low - 6 - _LETTER * max(map(len, said)), 15 + 13 * (len(said) - 1)
+        left, right = (x - 1 - wide, top, x - 1, low - 6), (x + 1, top, x + 1 + wide, low - 6)
+        hidden, otherwise = (sum(_shared(side, box) for box in others) for side in (left, right))
+        turned = otherwise < hidden and right[2] < frame.width
+        names.append(right if turned else left)
+        parts.append(Markup('<path class="reference" d="M{0:.1f} {1}V{2}"/>').format(x, frame.top, low))
+        # Of several lines the last stands beside the dashes on the left, the first on the right.
+        first = "1.1" if turned else f"-{0.35 + 1.15 * (len(said) - 1):g}".replace("0.", ".", 1)
+        parts.append(
+            Markup(
+                '<text class="reference-name" transform="translate({:.1f} {}) rotate(-90)" dy="{}em">{}</text>'
+            ).format(
+                x,
+                low - 6,
+                first,
+                Markup('<tspan x="0" dy="1.15em">').join(map(escape, said)) + _CLOSED * (len(said) - 1),
+            )
+        )
+    return parts, names
+
+
+_LETTER = 6.3
+"""Pixels of a letter of a line's name, a little more than the mean."""
+_CLOSED = Markup("</tspan>")
+
+
+def _broken(text: str, room: float) -> list[str]:
+    """Return ``text`` in as few lines as fit into ``room`` pixels each, broken between words."""
+    most, lines = max(int(room / _LETTER), 1), [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and len(longer) > most:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines
+
+
+def _axes(frame: _Frame) -> list[Markup]:
+    low, high = frame.height - frame.bottom, frame.width - frame.right
+    parts = []
+    for value in _ticks(max(frame.y_low, -1.0), frame.y_high):
+        y = f"{frame.py(value):.1f}"
+        kind = "zero" if value == 0 else "grid"
+        text = f"{value:.2f}".rstrip("0").rstrip(".").replace("-", "\N{MINUS SIGN}")
+        parts.append(Markup('<path class="{}" d="M{} {}H{}"/>').format(kind, frame.left, y, high))
+        parts.append(
+            Markup('<text x="{}" y="{}" dy=".35em" text-anchor="end">{}</text>').format(frame.left - 7, y, text)
+        )
+        if value == 0:
+            parts.append(Markup('<text x="{}" y="{}" dy="-.4em" text-anchor="end">a guess</text>').format(high - 4, y))
+    for value in _ticks(frame.x_low, frame.x_high, max(3, frame.width // 130)):
+        x = f"{frame.px(value):.1f}"
+        parts.append(Markup('<path class="grid" d="M{} {}V{}"/>').format(x, frame.top, low))
+        parts.append(
+            Markup('<text x="{}" y="{}" text-anchor="middle">{} %</text>').format(x, low + 17, f"{100 * value:g}")
+        )
+    middle = (frame.left + high) / 2
+    parts.append(
+        Markup('<text class="axis" x="{}" y="{}" text-anchor="middle">accuracy, client mean</text>').format(
+            middle, low + 37
+        )
+    )
+    parts.append(
+        Markup(
+            '<text class="axis" transform="translate(12 {}) rotate(-90)" text-anchor="middle">advantage over a'
+            " guess</text>"
+        ).format((frame.top + low) / 2)
+    )
+    return parts
+
+
+def _ticks(low: float, high: float, target: int = 5) -> list[float]:
+    """Round positions between ``low`` and ``high``."""
+    rough = (high - low) / target
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * 0.999)
+    return [round(i * step, 10) for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+
+
+def _apart(spots: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Shift marks sideways where they would cover one another."""
+    placed: list[tuple[float, float]] = []
+    in_band: dict[int, list[tuple[float, float]]] = {}  # bands of 9 pixels' height: only marks of three can touch
+    for x, y in spots:
+        band = int(y // 9)
+        near = [a for b in (band - 1, band, band + 1) for a, other in in_band.get(b, ()) if abs(y - other) < 9]
+        shifts = (step * sign * 9 for step in range(8) for sign in (1, -1))
+        clear = (dx for dx in shifts if all(abs(x + dx - a) >= 9 for a in near))
+        placed.append((x + next(clear, 0), y))
+        in_band.setdefault(band, []).append(placed[-1])
+    return placed
+
+
+def _labels(
+    points: Sequence[Point], spots: Sequence[tuple[float, float]], frame: _Frame, covered: Sequence[Box]
+) -> list[Markup]:
+    """Name every setting once, beside its highest mark and clear of what is ``covered``; a name that fits nowhere is
+    left out (its tooltip remains)."""
+    taken = list(covered)
+    named: set[tuple[str, int]] = set()
+    placed = []
+    for point, (x, y) in sorted(zip(points, spots, strict=True), key=lambda pair: pair[1][1]):
+        wide = 6.6 * len(point.label)
+        extent = _extent(point, (x, y), frame)
+        sides = (
+            (extent[2] + 4, y + 4),
+            (extent[0] - 4 - wide, y + 4),
+            (x - wide / 2, extent[1] - 5),
+            (x - wide / 2, extent[3] + 13),
+        )
+        for left, base in () if (point.label, point.shape) in named else sides:
+            box = (left, base - 10, left + wide, base + 3)
+            inside = (
+                frame.left <= box[0]
+                and box[2] <= frame.width - 4
+                and box[1] >= 0
+                and box[3] <= frame.height - frame.bottom
+            )
+            if inside and not any(_overlap(box, other) for other in taken):
+                taken.append(box)
+                named.add((point.label, point.shape))
+                placed.append(
+                    Markup('<text class="label" x="{}" y="{}">{}</text>').format(
+                        f"{left:.1f}", f"{base:.1f}", point.label
+                    )
+                )
+                break
+    return placed
+
+
+def _extent(point: Point, spot: tuple[float, float], frame: _Frame) -> Box:
+    """The area that a mark and its whiskers cover."""
+    x, y = spot
+    half = max(7.0, frame.px(point.x + (point.x_sd or 0.0)) - frame.px(point.x))
+    high, low = (y if end is None else frame.py(end) for end in (point.high, point.low))
+    return x - half, min(y - 7, high), x + half, max(y + 7, low)
+
+
+def _shared(a: Box, b: Box) -> float:
+    """Return the area that two boxes have in common."""
+    return max(0.0, min(a[2], b[2]) - max(a[0], b[0])) * max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
+
+
+def _overlap(a: Box, b: Box) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]

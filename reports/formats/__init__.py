@@ -1,0 +1,1 @@
+"""The files and the console text that are written, one format per file."""

@@ -1,0 +1,78 @@
+"""What a run prints at its end: alarms, what each observer learns in every setting, what fresh seeds confirm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from fglaudit.reports.alarms import alarms, few
+from fglaudit.reports.answers import answers, applies
+from fglaudit.reports.choosing.choice import Confirmations, chosen
+from fglaudit.reports.formats.console_tables import Place, safe
+from fglaudit.reports.labels import Labels, place
+from fglaudit.reports.numbers import plural
+from fglaudit.reports.records import Run
+from fglaudit.reports.summary import Setting, setting_key, summarize
+from fglaudit.reports.wording import observer_label
+
+
+def print_answers(console: Console, run: Run, settings: Sequence[Setting] | None = None) -> None:
+    """Print alarms and answers, the latter as two tables per data set and partition: feature rows by setting and
+    observer, beside what each setting is worth; and all else that observers learn.
+
+    Args:
+        settings: :func:`fglaudit.reports.summary.summarize` of ``run``, if it was made already.
+    """
+    settings = summarize(run) if settings is None else settings
+    labels = Labels.of(settings)
+    if lines := alarms(run, settings, labels):
+        console.print("[bold red]Alarms[/bold red]")
+        for line in lines:
+            _line(console, f"  [red]![/red] {safe(line)}")
+    tried = [setting for setting in settings if applies(setting)]
+    for where in dict.fromkeys(place(setting) for setting in tried):
+        here = [setting for setting in settings if place(setting) == where]
+        _line(console, f"\n[bold]Who learns what[/bold] {safe(where)}")
+        shown = Place.of([setting for setting in here if applies(setting)], answers(here), labels)
+        for features in shown.feature_tables():
+            console.print(features)
+        for note in shown.feature_notes():
+            _line(console, f"  {safe(note)}")
+        if (others := shown.other_table()) is not None:
+            console.print()
+            console.print(others)
+        if untried := shown.untried():
+            _line(console, f"  not tested: {safe(', '.join(untried))} (coverage.csv says why)")
+    if idle := sum(not applies(setting) for setting in settings):
+        told = "where the defense does not apply to the protocol: see the report and coverage.csv"
+        _line(console, f"{plural(idle, 'setting')} {told}")
+    if not tried:  # nothing else says why there is nothing to see
+        for reason, names in _why_idle(settings, labels).items():
+            _line(console, f"  {safe(reason)} ({safe(few(names, 4, '; '))})")
+
+
+def _why_idle(settings: Sequence[Setting], labels: Labels) -> dict[str, list[str]]:
+    """Return the names of settings by why they could not be run."""
+    found: dict[str, list[str]] = {}
+    for setting in settings:
+        for reason in dict.fromkeys(reason for leak in setting.leaks for reason in leak.reasons):
+            found.setdefault(reason, []).append(labels.setting(setting))
+    return found
+
+
+def print_confirmed(console: Console, run: Run) -> None:
+    """Print what fresh seeds say of the settings that ``run`` chose, of each observer against whom it chose them."""
+    again, settings = Confirmations.of(run), summarize(run)
+    labels = Labels.of(settings)
+    if again.settings:
+        console.print("[bold]Chosen settings on fresh seeds[/bold]", highlight=False)
+    for observer in dict.fromkeys(answer.observer for answer in answers(settings)):
+        for setting in chosen(settings, observer):
+            if setting_key(setting.records[0]) in again.settings:
+                told = f"{labels.setting(setting)} against {observer_label(observer)}: {again.words(setting, observer)}"
+                _line(console, f"  {safe(told)}")
+
+
+def _line(console: Console, text: str) -> None:
+    console.print(text, highlight=False, soft_wrap=True)

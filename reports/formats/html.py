@@ -1,0 +1,119 @@
+"""``report.html``: one file that needs nothing else; a content security policy in it forbids every request."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from importlib.resources import files
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+from fglaudit import __version__
+from fglaudit.reports import numbers
+from fglaudit.reports.choosing.options import UPPER_BOUND
+from fglaudit.reports.epsilons import epsilon_rows
+from fglaudit.reports.examples import columns, shown_rows
+from fglaudit.reports.facts import partition_rows, sources, versions
+from fglaudit.reports.figures.curve_figure import curve_figure, curve_words
+from fglaudit.reports.figures.svg import NUM_COLOURS, marker, sparkline
+from fglaudit.reports.formats.pages import Section, breakdown, extras, failures
+from fglaudit.reports.heat import idle_lines
+from fglaudit.reports.labels import Labels, arguments, place
+from fglaudit.reports.leaks import NEGLIGIBLE
+from fglaudit.reports.next_steps import next_steps
+from fglaudit.reports.records import Run
+from fglaudit.reports.summary import Setting
+from fglaudit.reports.verdict import RunVerdict, observers_of
+from fglaudit.reports.wording import (
+    METRIC_NAMES,
+    METRICS,
+    QUANTITY_NAMES,
+    defense_words,
+    observer_label,
+    reading,
+    threat_model,
+)
+
+SIZES = ((1140, 420), (350, 380))
+"""Of figures: on wide and on narrow screens."""
+DETAILED = 60
+"""Up to so many settings the page has a table of every measured row; above, ``summary.csv`` alone has them."""
+
+
+def render_html(run: Run, settings: Sequence[Setting], parts: Sequence[Section], verdict: RunVerdict) -> str:
+    """Return the page with the sections ``parts`` of ``settings``.
+
+    Names from suites and records are escaped; equal records give equal text.
+    """
+    labels = Labels.of(settings)
+    observers = observers_of(settings)
+    script = files("fglaudit.reports.templates").joinpath("report.js").read_text("utf-8")
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            run=run,
+            settings=settings,
+            labels=labels,
+            verdict=verdict,
+            sections=parts,
+            observers=observers,
+            colour={observer: index % NUM_COLOURS for index, observer in enumerate(observers)},
+            defenses=sorted({s.first.defense for s in settings}, key=lambda name: (name != "none", name)),
+            epsilons=epsilon_rows(settings, labels),
+            steps=next_steps(run, settings, labels),
+            idle=idle_lines(settings, labels),
+            detailed=len(settings) <= DETAILED,
+            failures=failures(settings, labels),
+            partitions=partition_rows(settings),
+            versions=versions(run, settings),
+            sources=sources(run),
+            script=script,
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        )
+    )
+
+
+def _environment() -> Environment:
+    """Return what fills in the template: it escapes names, and knows the words and functions that every page needs."""
+    environment = Environment(
+        loader=PackageLoader("fglaudit.reports"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "percent": numbers.percent,
+        "decimal": numbers.decimal,
+        "epsilon": numbers.epsilon,
+        "size": numbers.size,
+        "count": numbers.count,
+        "arguments": arguments,
+    }
+    environment.globals |= {
+        "version": __version__,
+        "upper_bound": UPPER_BOUND,
+        "negligible": NEGLIGIBLE,
+        "metrics": METRICS,
+        "metric_names": METRIC_NAMES,
+        "quantity_names": QUANTITY_NAMES,
+        "marker": marker,
+        "sparkline": sparkline,
+        "shown_rows": shown_rows,
+        "columns": columns,
+        "curve_figure": curve_figure,
+        "curve_words": curve_words,
+        "place": place,
+        "percent_spread": numbers.percent_spread,
+        "plural": numbers.plural,
+        "interval": numbers.interval,
+        "breakdown": breakdown,
+        "extras": extras,
+        "reading": reading,
+        "observer_label": observer_label,
+        "threat_model": threat_model,
+        "defense_words": defense_words,
+    }
+    return environment
