@@ -16,8 +16,8 @@ paper first, then the code:
 * Optimizer: Adam, 0.001, weight decay 5e-4, 100 rounds; 0.01, 1e-6, 200 rounds, 100 where clients overlap.
 * Features: as they are; divided by their row's sum. Split: of every subgraph; of the whole graph.
 * Global nodes: clip and Laplace noise; no noise. Compared after an optimal matching; by row index, because
-  ``alignment_distance`` solves the assignment and then uses its row index on both sides. Averaged after the matching; by
-  row index as part of the model, while a second average, for the matching, is sent and never read.
+  ``alignment_distance`` solves the assignment and then uses its row index on both sides. Averaged after the matching;
+  by row index as part of the model, while a second average, for the matching, is sent and never read.
 
 Left as in the paper: inputs are dropped for all sequences of a step at once, a node of several sequences counts once in
 a batch's clusters, short sequences are not filled, and what returns is brought into the client's own normalised space.
