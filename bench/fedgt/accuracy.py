@@ -103,7 +103,8 @@ def _cell(row: Published, found: Found | None) -> str:
         return ""
     assert row.mean is not None
     spread = "" if found.spread is None else f" ± {found.spread:.1f}"
-    text = f"{found.mean:.1f}{spread} ({found.runs})"
+    runs = f" ({found.runs})" if found.runs > 1 else ""
+    text = f"{found.mean:.1f}{spread}{runs}"
     if off(row, found.mean) <= POINTS:
         return f"**{text}**"
     return f"{text} *" if among_enough(found, row.mean) else text

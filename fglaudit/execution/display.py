@@ -184,7 +184,7 @@ def print_plan(console: Console, suite: Suite, directory: Path, *, secret: bool 
     finished = states.count("finished")
     rows = sum(len(cell.observers) * len(cell.attacks) for cell in cells)
     attacks = "the attacks that read what each protocol sends" if suite.all_attacks else f"{len(suite.attacks)} attacks"
-    observers = ", ".join("+".join(o.parties) for o in suite.observers)
+    observers = ", ".join(f"{o.name} ({o.knowledge})" if o.knowledge else o.name for o in suite.observers)
     lines = [
         f"suite {suite.name}: {len(cells)} cells x {len(suite.observers)} observers x {attacks} = {rows} rows",
         f"observers: {observers}",

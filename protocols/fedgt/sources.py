@@ -1,7 +1,27 @@
 """FedGT's clients as the paper has them and as its authors' code has them (``zaixizhang/FedGT``, ac35442).
 
 A form is a network with the sequences or neighbourhoods that it reads, the first model, and how global nodes start and
-are clustered. Everything else on which text and code differ is a field of its own; ``AS_PUBLISHED`` has the code's.
+are clustered. Everything else on which text and code differ is a field of its own; ``AS_PUBLISHED`` has the code's. The
+paper first, then the code:
+
+* Attention: one, over 16 neighbours and the global nodes; one over all pairs of the node, 25 neighbours and 2 learned
+  tokens, and a second one, with weights of its own, over the global nodes.
+* Global nodes pass through the layers with the nodes; they enter every layer as they are.
+* Feed-forward part: of the node, width left open (256); of the node beside what it read from the global nodes, 128.
+* Position: Laplacian encoding in 8 dimensions; powers 1 to 6 of the propagation matrix, weighted, added to the scores.
+* Neighbours: drawn by PageRank from the node, with replacement; by PageRank to the node over its degree, without, the
+  node itself among them once more. Tests take all 64 candidates with their weights; 25 drawn neighbours.
+* Clusters: of representations; of representations normalised by the mean and variance of the batch.
+* Dropout: of inputs and both blocks; also of the shares of both attentions, one half each.
+* Optimizer: Adam, 0.001, weight decay 5e-4, 100 rounds; 0.01, 1e-6, 200 rounds, 100 where clients overlap.
+* Features: as they are; divided by their row's sum. Split: of every subgraph; of the whole graph.
+* Global nodes: clip and Laplace noise; no noise. Compared after an optimal matching; by row index, because
+  ``alignment_distance`` solves the assignment and then uses its row index on both sides. Averaged after the matching;
+  by row index as part of the model, while a second average, for the matching, is sent and never read.
+
+Left as in the paper: inputs are dropped for all sequences of a step at once, a node of several sequences counts once in
+a batch's clusters, short sequences are not filled, and what returns is brought into the client's own normalised space.
+Attacks that read clusters take them to follow the representations themselves, which the code's do only about.
 """
 
 from __future__ import annotations

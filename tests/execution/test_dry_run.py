@@ -50,6 +50,14 @@ def test_what_is_opened_and_what_will_fail(
     assert code == ExitCode.INPUT and "61 clients" in error
 
 
+def test_observers_are_told_apart_by_what_they_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    two = SUITE.replace("[{parties: [server]}]", "[{parties: [server]}, {parties: [server], topology: true}]")
+    assert "observers: server, server (topology)\n" in call(two, capsys, "--quick")[1]
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
