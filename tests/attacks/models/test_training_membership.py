@@ -180,8 +180,8 @@ def test_of_few_members_none_found_is_not_none_to_be_found() -> None:
     assert inside >= 36
     none, every = (torch.full((20,), value, dtype=torch.double) for value in (-1.0, 9.0))
     others = torch.arange(100).double() / 100
-    assert found_interval([(none, others)], 0.01, derive(0, "interval")) == (0.0, pytest.approx(0.1684, abs=1e-4))
-    assert found_interval([(every, others)], 0.01, derive(0, "interval")) == (pytest.approx(0.8316, abs=1e-4), 1.0)
+    assert found_interval([(none, others)], 0.01, derive(0, "none")) == pytest.approx((0.0, 0.1684), abs=1e-4)
+    assert found_interval([(every, others)], 0.01, derive(0, "all")) == pytest.approx((0.8316, 1.0), abs=1e-4)
 
 
 def test_one_class_alone_is_said(overfitted: Run) -> None:
