@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 MISSING = "\N{EN DASH}"
@@ -13,20 +14,24 @@ def percent(fraction: float | None) -> str:
     """A fraction in [0, 1] as percent with one decimal."""
     if fraction is None:
         return MISSING
+    return f"{'0' if fraction == 0 else '100' if fraction == 1 else _points(fraction)}{THIN}%"
+
+
+def _points(fraction: float) -> str:
+    """Percent without the sign."""
     value = 100 * fraction
     if 99.95 <= value < 100:
-        return f">{THIN}99.9{THIN}%"
+        return f">{THIN}99.9"
     if 0 < value < 0.05:
-        return f"<{THIN}0.1{THIN}%"
-    text = f"{value:.1f}".replace("-0.0", "0.0") if value > -0.05 else f"{value:.1f}".replace("-", MINUS)
-    return f"{'0' if value == 0 else '100' if value == 100 else text}{THIN}%"
+        return f"<{THIN}0.1"
+    return f"{value:.1f}".replace("-0.0", "0.0").replace("-", MINUS)
 
 
 def percent_spread(values: Sequence[float], spread: float | None) -> str:
     """Mean over seeds in percent, with the standard deviation in points where there are several seeds."""
     if not values:
         return MISSING
-    average = f"{100 * sum(values) / len(values):.1f}"
+    average = _points(math.fsum(values) / len(values))
     return f"{average}{THIN}%" if spread is None else f"{average} ± {100 * spread:.1f}{THIN}%"
 
 

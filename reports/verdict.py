@@ -36,7 +36,7 @@ from fglaudit.scoring.clusters import TOO_FEW
 NOTHING = "Nothing was measured for this observer."
 METHOD = (
     "Intervals take every client of every seed as one cluster: of rates by a beta-binomial law with correlation 0.5,"
-    " of scores by a cluster jackknife."
+    " of scores by a cluster jackknife; they are wider where clients of one seed do well or badly together."
 )
 GUESSED = "Nothing to learn for this observer: a guess without any message is right already."
 

@@ -3,12 +3,14 @@
 Clusters of targets are drawn with a known truth (``draws.py``); a cell is a number of clusters, equal or
 uneven sizes, an intra-cluster correlation and a truth. Parts: "rate", "beyond" (rates at correlations above the stated
 0.5), "advantage" (in a rate, over a control on the same targets), "score" (cosine, F1 ...), "idle" (scores of which
-many clusters show no change), "auc" (over positives and negatives), "null" (seven attacks that are no better than their
+many clusters show no change), "auc" (over positives and negatives), "trainings" (rates of ten clients each of several
+trainings, whose own rates have the correlation of the cell), "null" (seven attacks that are no better than their
 control) and "leak" (one of the seven is).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -23,6 +25,7 @@ from bench.intervals import rivals
 from bench.intervals.draws import (
     Drawn,
     Floats,
+    cluster_rates,
     cluster_sizes,
     generator,
     hits,
@@ -31,6 +34,7 @@ from bench.intervals.draws import (
     ranked_advantage,
     score_advantage,
     scores,
+    trained_hits,
 )
 from bench.intervals.rate_interval import rate_interval
 from fglaudit.quantities.ranking import against, placements
@@ -53,6 +57,7 @@ RUNS = {
     "score": 1000,
     "idle": 300,
     "auc": 1000,
+    "trainings": 100,
     "null": 100,
     "leak": 100,
 }
@@ -63,6 +68,11 @@ RIVAL_RUNS = 1000
 SIDES = ((500, 500), (500, 100), (1000, 30), (100, 1000))
 """Positives and negatives of a ranking."""
 ALONE = "positives alone"
+CLIENTS_ALONE = "over clients alone"
+CLIENTS = 10
+"""Of a training."""
+AMONG_CLIENTS = 0.1
+"""Intra-cluster correlation of a client's targets beside what its training has in common."""
 PAIRED_RATES = ((0.01, 0.01), (0.05, 0.01), (0.5, 0.01), (0.3, 0.3), (0.8, 0.3), (0.8, 0.7))
 TIES = ("independent", "alike", "superset", "copy", "opposed")
 STRESS = "opposed"
@@ -128,6 +138,8 @@ def cells() -> Iterator[Cell]:
     for clusters, sizes, correlation, shift in product((10, 40), SIZES, (0.0, 0.2), (0.0, 0.5)):
         for positives, negatives in SIDES:
             yield Cell("auc", clusters, sizes, correlation, shift, f"{positives}/{negatives}")
+    for trainings, correlation, rate in product((3, 5, 20), (0.0, 0.1, 0.5), (0.05, 0.3)):
+        yield Cell("trainings", trainings, "equal", correlation, rate, "beta")
     for part, clusters, sizes, correlation in product(("null", "leak"), (5, 20), SIZES, (0.0, 0.5)):
         if part == "null" or sizes == "equal":
             better = 0.0 if part == "null" else 0.2
@@ -162,6 +174,8 @@ def simulate(cell: Cell, runs: int) -> dict[str, Result]:
         drawn = scores(rng, sizes, cell.rate, cell.correlation, cell.shape, cell.second, runs)
         truth = score_advantage(cell.rate, cell.shape, cell.second)
         return _advantages(sizes, drawn, truth, score_advantage_interval, rng)
+    if cell.part == "trainings":
+        return _trainings(cell, runs, rng)
     if cell.part == "auc":
         return _rankings(cell, sizes, runs, rng)
     return _families(cell, sizes, SCORE_FAMILY_RUNS if cell.shape == "score" else runs, rng)
@@ -213,6 +227,22 @@ def _rankings(cell: Cell, sizes: Floats, runs: int, rng: np.random.Generator) ->
     truth = ranked_advantage(sizes, cell.correlation, cell.rate)
     ends = {method: np.array(found) for method, found in limits.items()}
     return {method: Result.of(found[:, 0], found[:, 1], truth) for method, found in ends.items()}
+
+
+def _trainings(cell: Cell, runs: int, rng: np.random.Generator) -> dict[str, Result]:
+    """Ours beside intervals that take all clients of all trainings for independent."""
+    sizes = cluster_sizes(cell.clusters * CLIENTS, cell.sizes)
+    own = cluster_rates(rng, cell.rate, cell.correlation, cell.shape, (runs, cell.clusters))
+    found = trained_hits(rng, sizes, own.repeat(CLIENTS, 1), AMONG_CLIENTS)
+    trainings, none = np.arange(float(cell.clusters)).repeat(CLIENTS), np.zeros_like(sizes)
+    limits: dict[str, list[tuple[float, float]]] = {OURS: [], CLIENTS_ALONE: []}
+    for row in found:
+        alone = PairedClusters(sizes, none, row, none)
+        together = dataclasses.replace(alone, trainings=trainings)
+        limits[CLIENTS_ALONE].append(_ends(metric_interval("exact_rate", alone)))
+        limits[OURS].append(_ends(metric_interval("exact_rate", together)))
+    ends = {method: np.array(each) for method, each in limits.items()}
+    return {method: Result.of(each[:, 0], each[:, 1], cell.rate) for method, each in ends.items()}
 
 
 def _judged(truth: float, limits: Floats, others: Mapping[str, rivals.Limits]) -> dict[str, Result]:
@@ -280,7 +310,7 @@ Row = Mapping[str, str]
 def report(rows: list[dict[str, str]]) -> Iterator[str]:
     """Yield the tables as Markdown."""
     yield from _zero_hits()
-    for part in ("rate", "beyond", "advantage", "score", "idle", "auc"):
+    for part in ("rate", "beyond", "advantage", "score", "idle", "auc", "trainings"):
         here = [row for row in rows if row["part"] == part]
         groups: dict[str, list[dict[str, str]]] = {"all": [row for row in here if not _stress(row)]}
         for row in here:

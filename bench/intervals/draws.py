@@ -55,6 +55,14 @@ def hits(rng: np.random.Generator, sizes: Floats, rate: float, correlation: floa
     return rng.binomial(sizes.astype(np.int64), rates).astype(np.float64)
 
 
+def trained_hits(rng: np.random.Generator, sizes: Floats, rates: Floats, correlation: float) -> Floats:
+    """Draw the number of hits [R, C] in clusters of ``sizes`` [C] around ``rates`` [R, C] of their trainings."""
+    concentration = (1 - correlation) / correlation
+    around = rates.clip(1e-9, 1 - 1e-9)
+    own = rng.beta(around * concentration, (1 - around) * concentration)
+    return rng.binomial(sizes.astype(np.int64), own).astype(np.float64)
+
+
 def paired_hits(
     rng: np.random.Generator, sizes: Floats, value: float, control: float, correlation: float, tie: str, runs: int
 ) -> Drawn:

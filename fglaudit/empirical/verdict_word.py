@@ -11,8 +11,8 @@ from fglaudit.empirical.sealed.ciphertexts import SCHEME
 from fglaudit.guarantees import Audit, Outcome, Verdict, Word
 from fglaudit.interfaces import Guarantee
 from fglaudit.privacy.accounted import Accounted
-from fglaudit.privacy.accounting import Relation
-from fglaudit.privacy.tradeoff import TradeOff, gaussian_mu
+from fglaudit.privacy.accounting import Relation, gaussian_mu
+from fglaudit.privacy.tradeoff import TradeOff
 
 TRADE_OFF = "trade-off"
 _NEEDED = (

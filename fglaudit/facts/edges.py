@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fglaudit.errors import FglauditError
 from fglaudit.facts.base import Fact
 
 
@@ -20,6 +21,11 @@ class DegreeBound(Fact):
 
     bound: int
     seed: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.bound < 1:
+            raise FglauditError(f"a degree bound must be at least 1; got {self.bound}; state the one in use")
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ MAX_EPSILON = 1e4
 """Above this the accountants' numerics fail and the number means nothing anyway."""
 VANISHING_EPSILON = 1e10
 """At which Gaussian noise, whose epsilon has a closed form, is 7e-6 times its sensitivity: next to none."""
+_NO_NOISE = 1e100
+"""A mu whose square is still a number; the epsilon is about half of that."""
 _BISECTIONS = 60
 _ADDED_UP = (dp_accounting.LaplaceDpEvent, dp_accounting.RandomizedResponseDpEvent)
 _SCALE_FREE = (dp_accounting.NoOpDpEvent, dp_accounting.NonPrivateDpEvent, dp_accounting.RandomizedResponseDpEvent)
@@ -85,7 +87,16 @@ def event_of(distribution: str, multiplier: float) -> DpEvent:
 
 
 def response_event(keep: float, classes: int) -> DpEvent:
-    """Return one k-ary response: the true one of ``classes`` with probability ``keep``, else any other one."""
+    """Return one k-ary response: the true one of ``classes`` with probability ``keep``, else any other one.
+
+    Raises:
+        FglauditError: unless the true one is at least as likely as any other: who lies more often tells by it.
+    """
+    if not (classes > 1 and 1 / classes <= keep <= 1):
+        raise FglauditError(
+            f"a k-ary response keeps the true one of at least 2 classes with a probability in [1 / classes, 1]; got"
+            f" {keep:g} of {classes}; say another class less often"
+        )
     return dp_accounting.RandomizedResponseDpEvent((1 - keep) * classes / (classes - 1), classes)
 
 
@@ -140,9 +151,8 @@ def epsilon_of(event: DpEvent, delta: float, relation: Relation) -> float:
     if not 0 <= delta < 1:
         raise FglauditError(f"delta must lie in [0, 1); got {delta}; use e.g. delta: 1.0e-5")
     parts = list(parts_of(event))
-    if delta > 0 and all(isinstance(part, dp_accounting.GaussianDpEvent) for part, _ in parts):
-        squares = math.fsum(count * (relation.moves / part.noise_multiplier) ** 2 for part, count in parts)
-        return float(dp_accounting.get_epsilon_gaussian(squares**-0.5, delta)) if squares else 0.0
+    if delta > 0 and (mu := gaussian_mu(event, relation)) is not None:
+        return epsilon_of_mu(mu, delta)
     pure = math.fsum(count * _pure_epsilon(part, relation) for part, count in parts)
     if delta == 0:
         if math.isinf(pure):
@@ -151,6 +161,29 @@ def epsilon_of(event: DpEvent, delta: float, relation: Relation) -> float:
             )
         return pure
     return min(pure, _by_accountant(event, delta, relation, [part for part, _ in parts]))
+
+
+def gaussian_mu(event: DpEvent, relation: Relation) -> float | None:
+    """Return the mu of Gaussian releases together; None where any part is no Gaussian release."""
+    parts = list(parts_of(event))
+    if not all(isinstance(part, dp_accounting.GaussianDpEvent) for part, _ in parts):
+        return None
+    return math.hypot(*(math.sqrt(count) * relation.moves / part.noise_multiplier for part, count in parts))
+
+
+def epsilon_of_mu(mu: float, delta: float) -> float:
+    """Return the exact epsilon, at least 0, of the Gaussian mechanism with sensitivity ``mu`` standard deviations.
+
+    Raises:
+        FglauditError: unless 0 < delta < 1.
+    """
+    if not 0 < delta < 1:
+        raise FglauditError(
+            f"a Gaussian mechanism has an epsilon only for delta in (0, 1); got {delta}; use e.g. 1.0e-5"
+        )
+    if mu > _NO_NOISE:
+        return math.inf
+    return max(float(dp_accounting.get_epsilon_gaussian(1 / mu, delta)), 0.0) if mu > 0 else 0.0
 
 
 def noise_multiplier(distribution: str, epsilon: float, delta: float, relation: Relation, releases: int = 1) -> float:

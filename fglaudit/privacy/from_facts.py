@@ -121,4 +121,6 @@ def _composed(ways: list[Way], guarantee: Guarantee, relation: Relation, delta: 
         )
     epsilon = special[0].epsilon if special else epsilon_of(event, delta, relation)
     assert epsilon is not None
+    if not epsilon >= 0:
+        raise FglauditError(f"an epsilon is at least 0; got {epsilon:g} for {event}; state facts that can be")
     return Accounted(epsilon, delta, guarantee.unit, relation, event, tuple(way.noised for way in ways))

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import dp_accounting
 from dp_accounting import DpEvent
+from scipy.special import expit
 
 from fglaudit.context import Context, Release
+from fglaudit.errors import FglauditError
 from fglaudit.facts import (
     EDGES,
     K_ARY,
@@ -98,7 +100,15 @@ def way_of(
     relation: Relation,
     numbers: int | None = None,
 ) -> Way:
-    """Return the event of ``releases``; of ``numbers`` coordinates each if the clip is elementwise."""
+    """Return the event of ``releases``; of ``numbers`` coordinates each if the clip is elementwise.
+
+    Raises:
+        FglauditError: if the sensitivity is no positive number.
+    """
+    if not sensitivity > 0:
+        raise FglauditError(
+            f"a sensitivity must be positive; got {sensitivity:g} for {payload}; state the clip and the factors in use"
+        )
     event = event_of(noise.distribution, noise.scale * relation.moves / sensitivity)
     single = numbers is not None
     noised = Noised(payload, by_server, noise.distribution, noise.scale, sensitivity, releases, single)
@@ -124,7 +134,9 @@ def noised_rows(
         if random.kind != "multi-bit":
             return f"random reports of kind {random.kind!r} have no accountant here"
         bit = float(random.parameter("bit_epsilon"))
-        one = dp_accounting.RandomizedResponseDpEvent(2 / (math.exp(bit) + 1), 2)
+        if not bit > 0:
+            return f"a bit that is reported at an epsilon of {bit:g} lies more often than not, and tells by it"
+        one = dp_accounting.RandomizedResponseDpEvent(2 * float(expit(-bit)), 2)
         bits = int(random.parameter("sampled_features")) * rows
         return Way(Noised("rows", False, random.kind, bit, 1.0, rows), compose(one, bits))
     noise = noise_in(own, "rows")

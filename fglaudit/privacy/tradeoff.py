@@ -24,7 +24,7 @@ from dp_accounting.pld import privacy_loss_distribution
 from scipy.stats import norm
 
 from fglaudit.errors import FglauditError
-from fglaudit.privacy.accounting import LIBRARY_RELATIONS, Relation, epsilon_of, parts_of
+from fglaudit.privacy.accounting import LIBRARY_RELATIONS, Relation, epsilon_of, epsilon_of_mu, gaussian_mu, parts_of
 
 Array = npt.NDArray[np.float64]
 
@@ -95,7 +95,7 @@ class TradeOff:
             FglauditError: see :func:`fglaudit.privacy.accounting.epsilon_of`.
         """
         if self.mu is not None:
-            return float(dp_accounting.get_epsilon_gaussian(1 / self.mu, delta)) if self.mu > 0 else 0.0
+            return epsilon_of_mu(self.mu, delta)
         assert self.event is not None and self.relation is not None, "a curve without mu was made of an event"
         return epsilon_of(self.event, delta, self.relation)
 
@@ -107,14 +107,6 @@ class TradeOff:
     def hits(self, alpha: float) -> float:
         """Return the largest rate of hits at a rate of false alarms ``alpha``: ``1 - beta(alpha)``."""
         return float(1 - self.beta(np.array(alpha)))
-
-
-def gaussian_mu(event: DpEvent, relation: Relation) -> float | None:
-    """Return the mu of Gaussian releases together; None where any part is no Gaussian release."""
-    parts = list(parts_of(event))
-    if not all(isinstance(part, dp_accounting.GaussianDpEvent) for part, _ in parts):
-        return None
-    return math.sqrt(math.fsum(count * (relation.moves / part.noise_multiplier) ** 2 for part, count in parts))
 
 
 def _from_losses(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
+from scipy.stats import beta
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
@@ -12,6 +14,7 @@ from fglaudit.quantities.base import Question, Scores
 from fglaudit.quantities.negatives import Negatives
 
 RESAMPLES = 1000
+TAIL = 0.025
 DRAWN_AT_ONCE = 2**22
 
 
@@ -56,8 +59,11 @@ def found_at(positive: Tensor, negative: Tensor, rate: float, *, rest: int = 0) 
 
 
 def found_interval(groups: Sequence[tuple[Tensor, Tensor]], rate: float, rng: torch.Generator) -> tuple[float, float]:
-    """Return the central 95 % of the share of positives found at ``rate``, over :data:`RESAMPLES` draws of positives
-    and of negatives with replacement. It takes nodes for independent of each other.
+    """Return a 95 % interval of the share of positives found at ``rate``; it takes nodes for independent of each other.
+
+    The central 95 % over :data:`RESAMPLES` draws of positives and of negatives with replacement tell the luck of the
+    threshold. Where next to none or nearly all were found they say too little (of 0 found: nothing but 0), so each
+    limit is the outer of theirs and that of Clopper and Pearson (1934), the threshold taken as it is.
 
     Args:
         groups: scores of positives [P] and negatives [N]; every group has a threshold of its own.
@@ -73,8 +79,12 @@ def found_interval(groups: Sequence[tuple[Tensor, Tensor]], rate: float, rng: to
             share = ((allowed - above) / tied).clamp(0, 1)
             found = _redrawn(positive, len(chosen), rng)
             total[chosen] += (found > threshold).sum(1) + share * (found == threshold).sum(1)
-    low, high = (total / sum(len(positive) for positive, _ in groups)).quantile(torch.tensor([0.025, 0.975]).double())
-    return float(low.item()), float(high.item())
+    size = sum(len(positive) for positive, _ in groups)
+    low, high = (total / size).quantile(torch.tensor([TAIL, 1 - TAIL]).double()).tolist()
+    hits = sum(float(found_at(positive, negative, rate).sum().item()) for positive, negative in groups)
+    least, most = math.floor(hits), math.ceil(hits)
+    low = min(low, float(beta.ppf(TAIL, least, size - least + 1)) if least else 0.0)
+    return low, max(high, float(beta.isf(TAIL, most + 1, size - most)) if most < size else 1.0)
 
 
 def _redrawn(values: Tensor, draws: int, rng: torch.Generator) -> Tensor:

@@ -9,7 +9,7 @@ over targets, and an interval is of nothing else.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -71,6 +71,7 @@ class PairedClusters:
             by how much they move the sums of control, gained and lost [C, 4]; clusters may hold negatives alone. None:
             there are none.
         uninformative: a mean of the control from which on there is nothing left to show.
+        trainings: of several trainings pooled, which one each cluster is of [C]; None: all are of one.
     """
 
     targets: Floats
@@ -79,6 +80,7 @@ class PairedClusters:
     lost: Floats
     against: Floats | None = field(default=None, kw_only=True)
     uninformative: float = field(default=UNINFORMATIVE, kw_only=True)
+    trainings: Floats | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if len({len(self.targets), len(self.control), len(self.gained), len(self.lost)}) > 1:
@@ -176,7 +178,9 @@ class PairedClusters:
         width = RANKED_COLUMNS if any(ranked) else CLUSTER_COLUMNS
         tables = [np.sum([np.array(p.rows()).reshape(-1, width) for p in same], axis=0) for same in drawn.values()]
         rows = [[float(entry) for entry in row] for table in tables for row in table]
-        return PairedClusters.from_rows(rows, uninformative=parts[0].uninformative)
+        pooled = PairedClusters.from_rows(rows, uninformative=parts[0].uninformative)
+        trainings = np.repeat(np.arange(float(len(tables))), [len(table) for table in tables])
+        return replace(pooled, trainings=trainings)
 
     def rows(self) -> list[list[float]]:
         """Return [targets, control, gained, lost] per cluster, for a record; of rankings also ``against``."""

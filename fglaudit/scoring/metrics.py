@@ -16,6 +16,7 @@ from fglaudit.quantities.negatives import Negatives
 from fglaudit.scoring.clusters import TAIL, Interval, PairedClusters
 from fglaudit.scoring.rates import advantage_exceeds_zero, advantage_interval
 from fglaudit.scoring.scores import score_advantage_interval
+from fglaudit.scoring.trainings import over_trainings, widened
 
 RATES = frozenset({"exact_rate", "matched_rate", "label_accuracy", "direction_rate", "tpr_at_fpr_1"})
 SIGNED = frozenset({"cosine"})
@@ -51,14 +52,18 @@ def read_clusters(metric: str, rows: Sequence[Sequence[float]]) -> PairedCluster
 
 def metric_interval(metric: str, paired: PairedClusters, *, tail: float = TAIL) -> Interval:
     """Return the advantage in ``metric``, with limits that each have probability ``tail``."""
-    return (advantage_interval if metric in RATES else score_advantage_interval)(paired, tail=tail)
+    found = (advantage_interval if metric in RATES else score_advantage_interval)(paired, tail=tail)
+    return widened(found, paired, tail)
 
 
 def exceeds_zero(metric: str, paired: PairedClusters, *, tail: float = TAIL) -> bool:
     """Return whether the lower limit of :func:`metric_interval` lies above 0; a range has none."""
     if metric in RATES:
-        return advantage_exceeds_zero(paired, tail=tail)
-    found = score_advantage_interval(paired, tail=tail)
+        if not advantage_exceeds_zero(paired, tail=tail):
+            return False
+        limits = over_trainings(paired, tail)
+        return limits is None or limits[0] > 0
+    found = metric_interval(metric, paired, tail=tail)
     return found.shown and found.low is not None and found.low > 0
 
 

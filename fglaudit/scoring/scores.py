@@ -36,7 +36,13 @@ def score_advantage_interval(paired: PairedClusters, *, tail: float = TAIL) -> I
         return NOTHING
     if paired.count < MIN_CLUSTERS:
         return paired.range()
-    gained, lost = _both_sides(paired, paired.gained, GAINED), _both_sides(paired, paired.lost, LOST)
+    low, high = score_limits(paired, tail)
+    return Interval(paired.advantage, low, high, "cluster jackknife", paired.count)
+
+
+def score_limits(paired: PairedClusters, tail: float) -> tuple[float, float]:
+    """Return the limits of :func:`score_advantage_interval`; of two clusters at least."""
+    gained, lost, _ = both_sides(paired)
     advantage, error = paired.advantage, jackknife_error(paired, gained - lost)
     critical = critical_value(paired.sizes, tail)
     low, high = advantage - critical * error, min(advantage + critical * error, 1.0)
@@ -52,12 +58,15 @@ def score_advantage_interval(paired: PairedClusters, *, tail: float = TAIL) -> I
         as_rate = advantage_interval(paired.of_targets(), tail=tail)
         assert as_rate.low is not None and as_rate.high is not None
         low, high = min(low, as_rate.low), max(high, as_rate.high)
-    return Interval(advantage, min(low, advantage), max(high, advantage), "cluster jackknife", paired.count)
+    return min(low, advantage), max(high, advantage)
 
 
-def _both_sides(paired: PairedClusters, part: Floats, column: int) -> Floats:
-    """Return ``part`` [C] with what a cluster's negatives add to it in a ranking."""
-    return part if paired.against is None else part + paired.against[:, column]
+def both_sides(paired: PairedClusters) -> tuple[Floats, Floats, Floats]:
+    """Return what every cluster gained, lost and left room for [C], in a ranking with what its negatives add."""
+    if paired.against is None:
+        return paired.gained, paired.lost, paired.room
+    of = paired.against
+    return paired.gained + of[:, GAINED], paired.lost + of[:, LOST], paired.room - of[:, CONTROL]
 
 
 def _reach(of_gain: float, of_loss: float, tie: float) -> float:
@@ -69,7 +78,7 @@ def jackknife_error(paired: PairedClusters, part: Floats) -> float:
     """Return the standard error, from leaving out every cluster in turn, of the share of what the control leaves that
     ``part`` [C] makes up, a cluster's negatives with its targets; of the advantage where it is what is gained less what
     is lost."""
-    room = paired.room if paired.against is None else paired.room - paired.against[:, CONTROL]
+    _, _, room = both_sides(paired)
     left = room.sum() - room
     if bool((left <= 0).any()):  # one cluster alone leaves room for an advantage
         return math.inf

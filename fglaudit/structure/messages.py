@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fglaudit.errors import FglauditError
 from fglaudit.payloads import (
     ClassReports,
     Embeddings,
@@ -230,6 +231,11 @@ class Reports(Statement):
 
     def __post_init__(self) -> None:
         one_of("of", self.of, ("prediction", "label"))
+        if not 1 / self.classes <= self.keep <= 1:
+            raise FglauditError(
+                f"the true one of {self.classes} classes is reported with a probability in [1 / classes, 1]; got keep"
+                f" {self.keep:g}; say another class less often"
+            )
         object.__setattr__(self, "read_after", tuple(self.read_after))  # JSON has a list in its place
 
 

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import t as student
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("rate", "beyond", "advantage", "score", "idle", "null", "leak")
+PARTS = ("rate", "beyond", "advantage", "score", "idle", "trainings", "null", "leak")
 
 
 @pytest.fixture

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from fglaudit.empirical.estimates.bound import Bound
 from fglaudit.empirical.estimates.clopper_pearson import clopper_pearson
-from fglaudit.empirical.estimates.gdp import epsilon_of_mu, gdp
+from fglaudit.empirical.estimates.gdp import gdp
 from fglaudit.empirical.estimates.one_run import one_run, p_value
 from fglaudit.errors import FglauditError
+from fglaudit.privacy.accounting import epsilon_of_mu
 from fglaudit.rng import derive
 
 DELTA = 1e-5

@@ -23,7 +23,6 @@ from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.empirical import judge
 from fglaudit.empirical.audits import attempts as audits
 from fglaudit.empirical.estimates.bound import Bound
-from fglaudit.empirical.estimates.gdp import epsilon_of_mu
 from fglaudit.empirical.estimates.measured_curve import measured_curve
 from fglaudit.empirical.replays.canaries import Canary, canary_nodes
 from fglaudit.execution.run_cell import run_cell
@@ -35,7 +34,7 @@ from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guar
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import MessageBatch, Payload
-from fglaudit.privacy.accounting import Relation
+from fglaudit.privacy.accounting import Relation, epsilon_of_mu
 from fglaudit.privacy.tradeoff import TradeOff
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN

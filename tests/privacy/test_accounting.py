@@ -20,6 +20,7 @@ from fglaudit.privacy.accounting import (
     fixed_size_sampled,
     noise_multiplier,
     poisson_sampled,
+    response_event,
 )
 
 ZERO_OUT, REPLACE = Relation.ZERO_OUT, Relation.REPLACE
@@ -153,6 +154,10 @@ def test_nonsense_is_refused() -> None:
         noise_multiplier("gaussian", 1.0, 1e-5, ZERO_OUT, 0)
     with pytest.raises(FglauditError, match="positive and finite"):
         event_of("laplace", 0.0)
+    for keep, classes in ((0.1, 7), (1.1, 7), (math.nan, 7), (1.0, 1)):
+        with pytest.raises(FglauditError, match="keeps the true one of at least 2 classes"):
+            response_event(keep, classes)
+    assert epsilon_of(response_event(0.5, 2), 0.0, REPLACE) == 0
     with pytest.raises(FglauditError, match="only Laplace noise and randomised response"):
         epsilon_of(event_of("gaussian", 1.0), 0.0, ZERO_OUT)
     with pytest.raises(FglauditError, match=r"delta must lie in \[0, 1\)"):

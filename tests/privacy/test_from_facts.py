@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from node_graphs import graph as node_graph
 from user_graphs import GCN, user_graph
 
 from fglaudit import registry
-from fglaudit.facts import ROWS, Additive, Clipped, Fact, Field, Memoised, Scaled
+from fglaudit.errors import FglauditError
+from fglaudit.facts import ROWS, Additive, Clipped, Fact, Field, Memoised, Randomised, Scaled
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Guarantee
 from fglaudit.privacy.accounted import Accounted
@@ -18,6 +20,7 @@ from fglaudit.privacy.accounting import Relation
 from fglaudit.privacy.counted import Counted, Sent
 from fglaudit.privacy.from_facts import account
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.structure import Reports
 from fglaudit.testing import Run, example_graph, record
 
 GRAPHS = {"clients": example_graph, "users": user_graph, "nodes": node_graph}
@@ -144,6 +147,59 @@ def test_facts_decide() -> None:
     ):
         found = accounted(run, facts=facts)
         assert isinstance(found, str) and why in found, (facts, found)
+
+
+@pytest.mark.parametrize(
+    ("fact", "why"),
+    [
+        (Clipped(ROWS, "L2", 0.0, "row"), "sensitivity must be positive; got 0"),
+        (Clipped(ROWS, "L2", -1.0, "row"), "sensitivity must be positive; got -2"),
+        (Scaled(ROWS, 0.0, 0.0), "sensitivity must be positive; got 0"),
+    ],
+)
+def test_what_moves_nothing_is_not_accounted(fact: Fact, why: str) -> None:
+    """It ended in a division by zero."""
+    run = recorded("fedgcn", {"hops": 1, "rounds": 2}, "clients", {"name": "gaussian", "epsilon": 4.0})
+    clip, noise = Clipped(ROWS, "L2", 1.0, "row"), Additive(Field("NeighborSums", direction="up"), "gaussian", 3.0)
+    promise = dataclasses.replace(run.session.guarantee(), relation=Relation.REPLACE)
+    found = accounted(run, promise, facts=(clip, fact, noise))
+    assert isinstance(found, str) and why in found, found
+
+
+def test_next_to_no_noise_has_no_finite_epsilon() -> None:
+    run = recorded(*SUMS)
+    clip, noise = Clipped(ROWS, "L2", 1.0, "row"), Additive(Field("NeighborSums", direction="up"), "gaussian", 1e-200)
+    found = accounted(run, facts=(clip, noise))
+    assert isinstance(found, Accounted) and found.epsilon == math.inf
+
+
+def _with(facts: tuple[Fact, ...], name: str, value: float) -> tuple[Fact, ...]:
+    """Return ``facts`` with another parameter of random reports."""
+    return tuple(
+        dataclasses.replace(
+            fact, parameters=tuple((key, value if key == name else old) for key, old in fact.parameters)
+        )
+        if isinstance(fact, Randomised)
+        else fact
+        for fact in facts
+    )
+
+
+def test_reports_that_lie_more_often_than_not_have_no_negative_epsilon() -> None:
+    """A response that is nearly always another class, or a bit nearly always the opposite, tells as much as the truth
+    does; its epsilon was accounted as below 0."""
+    bits = recorded("fedgcn", {"hops": 1, "rounds": 2}, "clients", {"name": "multi-bit", "epsilon": 5.0})
+    for bit in (-3.0, 0.0, -1000.0, math.nan):
+        found = accounted(bits, facts=_with(bits.session.facts(), "bit_epsilon", bit))
+        assert isinstance(found, str) and "more often than not" in found, found
+    surest = accounted(bits, facts=_with(bits.session.facts(), "bit_epsilon", 1000.0))
+    assert "have an epsilon at delta = 0" in str(surest)  # not one bit lies
+    classes = recorded("private-reports", {}, "clients", {"name": "k-ary-response"})
+    for keep in (0.05, 0.2):  # of 3 classes
+        found = accounted(classes, facts=_with(classes.session.facts(), "keep", keep))
+        assert isinstance(found, str) and f"got {keep:g} of 3" in found, found
+    with pytest.raises(FglauditError, match=r"probability in \[1 / classes, 1\]; got keep 0.05"):
+        Reports(7, of="label", keep=0.05)
 
 
 def test_words_of_the_guarantee_decide() -> None:

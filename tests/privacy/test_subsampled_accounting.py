@@ -7,9 +7,8 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import binom, norm
 
-from fglaudit.empirical.estimates.gdp import epsilon_of_mu
 from fglaudit.errors import FglauditError
-from fglaudit.privacy.accounting import Relation, noise_multiplier
+from fglaudit.privacy.accounting import Relation, epsilon_of_mu, noise_multiplier
 from fglaudit.privacy.subsampled_accounting import fixed_sample_epsilon, poisson_losses_epsilon, smallest_multiplier
 
 DELTA = 1e-5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from typer.testing import CliRunner
 from fglaudit.cli import app
 from fglaudit.errors import FglauditError
 from fglaudit.finding import CellRecord, Status
-from fglaudit.reports.compare import Change, compare_folders, comparison_text
+from fglaudit.reports.compare import Change, _beyond, compare_folders, comparison_text
 from fglaudit.scoring.metrics import metric_interval, read_clusters
 
 BARE = PROTOCOLS[0], DEFENSES[0]
@@ -68,6 +69,32 @@ def test_less_leakage_is_better_more_is_worse_and_a_little_is_noise(tmp_path: Pa
     assert change(first, little) is Change.NOISE
     assert change(first, less, "accuracy") is Change.WORSE  # 10 points at every seed
     assert re.match(r"in all: \d+ better", comparison_text(compare_folders(first, less)).splitlines()[1])
+
+
+def test_a_range_over_few_parties_tells_no_change(tmp_path: Path) -> None:
+    """With one client its range is one number, and any two runs would differ."""
+    for parties, word in ((1, Change.UNKNOWN), (4, Change.UNKNOWN), (5, Change.NOISE)):
+        cells = [make_cell(*BARE, 0, observers=[0], parties=parties)]
+        first = store(tmp_path / f"a{parties}", cells)
+        second = store(tmp_path / f"b{parties}", [weaker(c, 0.9) for c in cells])
+        [found] = [d for d in compare_folders(first, second).differences if d.quantity == "feature rows"]
+        assert found.change is word
+        assert found.text.endswith("too few parties to tell that from chance") is (word is Change.UNKNOWN)
+
+
+def test_accuracies_that_do_not_differ_are_seldom_told_apart() -> None:
+    """At two standard errors 30 % of all pairs of two seeds were called better or worse, of three seeds 18 %."""
+    rng = random.Random(0)
+    for seeds in (2, 3, 5):
+        for paired in (True, False):
+            told = sum(
+                _beyond(*([rng.gauss(0, 1) for _ in range(seeds)] for _ in range(2)), paired=paired) is not Change.NOISE
+                for _ in range(1000)
+            )
+            assert told <= 75, (seeds, paired, told)
+    assert _beyond([0.7, 0.71, 0.72], [0.6, 0.61, 0.62], paired=True) is Change.WORSE
+    assert _beyond([0.7, 0.71, 0.72], [0.6, 0.61, 0.62], paired=False) is Change.WORSE
+    assert _beyond([0.7], [0.6], paired=True) is Change.NOISE
 
 
 def test_cells_are_paired_where_both_have_them(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from fglaudit.quantities import QUANTITIES
 from fglaudit.reports import write_report
 from fglaudit.reports.formats.pages import natural
 from fglaudit.reports.labels import Labels
-from fglaudit.reports.numbers import decimal, percent, size
+from fglaudit.reports.numbers import decimal, percent, percent_spread, size
 from fglaudit.reports.records import load_run
 from fglaudit.reports.summary import summarize
 from fglaudit.reports.verdict import make_verdict
@@ -285,6 +285,8 @@ def test_rounding_never_says_all_or_none() -> None:
         "0.000",
         "\u2212" + "0.500",
     )
+    assert percent_spread([0.9999, 1.0], 0.0) == ">\u202f99.9 \u00b1 0.0\u202f%"
+    assert percent_spread([0.0001], None) == "<\u202f0.1\u202f%"
     assert (size(999), size(1_593_000)) == ("999\u202fB", "1.59\u202fMB")
 
 

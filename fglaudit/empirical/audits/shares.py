@@ -18,13 +18,13 @@ from torch import Tensor
 from fglaudit.context import Uploads
 from fglaudit.empirical.audits.trade_off import ENOUGH, replayed
 from fglaudit.empirical.estimates.curve_test import Curve
-from fglaudit.empirical.estimates.gdp import epsilon_of_mu
 from fglaudit.empirical.replays.message_stage import MessageStage
 from fglaudit.empirical.replays.stages import stated_curve
 from fglaudit.empirical.replays.staging import Staged
 from fglaudit.facts import Absent
 from fglaudit.guarantees import REFUTED_AT, Audit, Outcome
 from fglaudit.interfaces import Guarantee
+from fglaudit.privacy.accounting import epsilon_of_mu
 from fglaudit.rng import derive
 
 NAME = "shares"

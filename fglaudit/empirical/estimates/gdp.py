@@ -13,7 +13,6 @@ of Gaussian releases composes to one), and is no bound on the epsilon of another
 
 from __future__ import annotations
 
-import dp_accounting
 import numpy as np
 import torch
 from scipy.stats import norm
@@ -21,26 +20,13 @@ from torch import Tensor
 
 from fglaudit.empirical.estimates.bound import Bound
 from fglaudit.empirical.estimates.threshold_test import Array, Counts, bound_from_runs
-from fglaudit.errors import FglauditError
+from fglaudit.privacy.accounting import epsilon_of_mu
 
 
 def mu_bound(counts: Counts, error: float) -> Array:
     """Return the lower bound on mu, negative where nothing is shown, that holds but with probability ``error``."""
     low, high = counts.limits(error / 2, error / 2)
     return np.asarray(norm.ppf(low) - norm.ppf(high))
-
-
-def epsilon_of_mu(mu: float, delta: float) -> float:
-    """Return the exact epsilon, at least 0, of the Gaussian mechanism with sensitivity ``mu`` standard deviations.
-
-    Raises:
-        FglauditError: unless 0 < delta < 1.
-    """
-    if not 0 < delta < 1:
-        raise FglauditError(
-            f"a Gaussian mechanism has an epsilon only for delta in (0, 1); got {delta}; use e.g. 1.0e-5"
-        )
-    return float(dp_accounting.get_epsilon_gaussian(1 / mu, delta)) if mu > 0 else 0.0
 
 
 def gdp(

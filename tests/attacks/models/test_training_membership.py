@@ -170,6 +170,20 @@ def test_the_interval_of_a_rate_holds_the_true_one() -> None:
     assert inside >= 34
 
 
+def test_of_few_members_none_found_is_not_none_to_be_found() -> None:
+    """Twenty members and a rate of 1 %: a bootstrap of no find gives nothing but 0, and covered the truth with 0.28."""
+    draws, inside, truth = derive(1, "scores"), 0, 0.01
+    for _ in range(40):
+        others, members = (torch.randn(count, generator=draws).double() for count in (1000, 20))
+        low, high = found_interval([(members, others)], 0.01, derive(0, "interval"))
+        inside += low <= truth <= high
+    assert inside >= 36
+    none, every = (torch.full((20,), value, dtype=torch.double) for value in (-1.0, 9.0))
+    others = torch.arange(100).double() / 100
+    assert found_interval([(none, others)], 0.01, derive(0, "none")) == pytest.approx((0.0, 0.1684), abs=1e-4)
+    assert found_interval([(every, others)], 0.01, derive(0, "all")) == pytest.approx((0.8316, 1.0), abs=1e-4)
+
+
 def test_one_class_alone_is_said(overfitted: Run) -> None:
     kind, truth = inferred("training-membership"), truth_about(overfitted, KNOWING)
     for word, fill in (("none", torch.zeros_like), ("all", torch.ones_like)):

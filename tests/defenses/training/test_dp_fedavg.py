@@ -14,14 +14,14 @@ from torch import Tensor
 
 from fglaudit.context import Context, Uploads
 from fglaudit.defenses.training.dp_fedavg import DpFedAvg, _Session
-from fglaudit.empirical.estimates.gdp import epsilon_of_mu, gdp
+from fglaudit.empirical.estimates.gdp import gdp
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Additive
 from fglaudit.federated.fedavg import average, broadcast, largest_share, upload
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
-from fglaudit.privacy.accounting import Relation
+from fglaudit.privacy.accounting import Relation, epsilon_of_mu
 from fglaudit.privacy.subsampled_accounting import fixed_sample_epsilon
 from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
 from fglaudit.protocols.baselines.fedmlp import FedMLP
