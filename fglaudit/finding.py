@@ -123,6 +123,7 @@ class Finding:
     advantage_class: float | None = None  # and the advantage over it, with its 95 % interval
     advantage_class_low: float | None = None
     advantage_class_high: float | None = None
+    accuracy_balanced: float | None = None  # mean over classes of the share of their test nodes that are named right
 
     @property
     def key(self) -> str:

@@ -25,7 +25,7 @@ from fglaudit.finding import CellRecord, Status
 from fglaudit.reports.achieved import achieved
 from fglaudit.reports.alarms import few
 from fglaudit.reports.answers import Answer, answers
-from fglaudit.reports.controls import CONFIDENCE
+from fglaudit.reports.choosing.controls import CONFIDENCE
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import mean
 from fglaudit.reports.numbers import THIN, decimal, percent, plural

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from fglaudit.finding import Status
 from fglaudit.reports.achieved import in_words
 from fglaudit.reports.answers import Answer, AnswerWord, answers, applies
-from fglaudit.reports.choosing.bought import beside, chance, gains
+from fglaudit.reports.choosing.bought import accuracy_words, beside, chance, gains
 from fglaudit.reports.choosing.options import is_option
 from fglaudit.reports.labels import Labels, place
-from fglaudit.reports.leaks import FEATURES, mean, sd
-from fglaudit.reports.numbers import decimal, interval, percent_spread, plural
+from fglaudit.reports.leaks import FEATURES, mean
+from fglaudit.reports.numbers import decimal, interval, plural
 from fglaudit.reports.summary import Setting
 from fglaudit.reports.wording import METRIC_NAMES, QUANTITY_NAMES
 from fglaudit.scoring.clusters import TOO_FEW
@@ -70,7 +70,7 @@ def heat_rows(settings: Sequence[Setting], labels: Labels, observers: Sequence[t
                 labels.protocol(setting),
                 labels.defense(setting),
                 mean(values),
-                percent_spread(values, sd(values)),
+                accuracy_words(setting),
                 cells,
                 is_option(setting),
                 chance(setting),

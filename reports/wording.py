@@ -213,8 +213,9 @@ def deed(leak: Leak) -> str:
         "training-membership": f"tells training nodes from others with AUC {value}",
         "l1-norms": f"reads off the sums of {value} of the feature rows",
         "training-labels": f"infers how labels of training nodes are distributed with an overlap of {value}",
-        "layer-inputs": f"rebuilds {value} of the rows that clients' first layers read, up to a factor",
-        "held-rows": f"rebuilds {value} of the feature rows that other clients hold, up to a factor",
+        "layer-inputs": _unplaced("the rows that clients' first layers read", metric, value),
+        "layer-words": _unplaced("the words of the rows that clients' first layers read", metric, value),
+        "held-rows": _unplaced("the feature rows that other clients hold", metric, value),
         "squared-norms": f"reads off the norms of {value} of the feature rows",
     }
     if leak.quantity in inferred:
@@ -236,6 +237,12 @@ def deed(leak: Leak) -> str:
         else f"; one that is told the class each node predicts: {reading(metric, class_alone)}"
     )
     return f"{verbs.get(metric, f'reaches {metric} {value}')} (a guess: {control}{told})"
+
+
+def _unplaced(rows: str, metric: str, value: str) -> str:
+    if metric == "cosine":
+        return f"rebuilds {rows} with a mean cosine of {value}"
+    return f"rebuilds {value} of {rows}, up to a factor"
 
 
 def _rows_at_stake(parties: str) -> str:

@@ -25,7 +25,7 @@ from fglaudit.datasets.npz import (
     unused_of_edges,
 )
 from fglaudit.datasets.npz_archive import Array
-from fglaudit.datasets.raw import RawGraph, to_graph
+from fglaudit.datasets.raw import RawGraph, scale_notes, to_graph
 from fglaudit.errors import FglauditError, shown
 from fglaudit.graph import Graph
 
@@ -69,7 +69,7 @@ def graph_from(source: Any, name: str = "graph", split_index: int = 0) -> tuple[
     arrays |= {key: mask[:, split_index] if mask.ndim == 2 else mask for key, mask in masks.items()}
     raw: RawGraph = checked(arrays, name)
     graph, notes = to_graph(raw, name, 0)
-    return graph, (*unused, *notes)
+    return graph, (*unused, *notes, *scale_notes(graph.x))
 
 
 def content_digest(graph: Graph) -> str:

@@ -23,6 +23,8 @@ CLIENTS = "clients"
 KEYS = (*REQUIRED, *MASKS, CLIENTS)
 _COUNTS = ("num_nodes", "batch", "ptr")
 """What torch-geometric keeps beside the data: nothing is lost with it."""
+UNEVEN = 0.8
+"""Share of the largest class from which on accuracy says little of the others."""
 Integers = NDArray[np.int64]
 
 
@@ -173,6 +175,11 @@ def _class_notes(labels: Integers) -> tuple[str, ...]:
         notes.append(
             f"{len(sizes)} classes are counted, by the largest label, and {empty.size} have no node ({named}): number"
             " the classes 0, 1, ... without gaps"
+        )
+    if (share := sizes.max() / sizes.sum()) >= UNEVEN:
+        notes.append(
+            f"{share:.1%} of the labelled nodes are of class {sizes.argmax()}: naming it everywhere is as often right,"
+            " so read accuracy_balanced, the mean over classes"
         )
     if sizes.max() == 1:
         notes.append("every class has a single node, so nothing can be learned: take the label from another attribute")

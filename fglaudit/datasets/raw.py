@@ -13,6 +13,9 @@ from torch import Tensor
 from fglaudit.errors import FglauditError
 from fglaudit.graph import Graph, canonical_edges, edges_among
 
+SCALES = 100.0
+"""Ratio of root mean squares of two columns' entries from which on there is a note."""
+
 
 @dataclass(frozen=True)
 class RawGraph:
@@ -84,6 +87,28 @@ def row_normalised(x: Tensor) -> Tensor:
     """Divide every row of ``x`` [..., F] by its L1 norm; zero rows stay zero."""
     norm = x.abs().sum(-1, keepdim=True)
     return x / torch.where(norm == 0, torch.ones_like(norm), norm)
+
+
+def standardised(x: Tensor) -> Tensor:
+    """Give every column of ``x`` [..., F] a mean of 0 and a deviation of 1; columns of one value become 0."""
+    rows = x.flatten(0, -2).double()
+    centered = rows - rows.mean(0)
+    spread = centered.square().mean(0).sqrt()
+    varies = spread > 1e-6 * rows.abs().amax(0)
+    return torch.where(varies, centered / torch.where(varies, spread, 1.0), 0.0).to(x.dtype).reshape(x.shape)
+
+
+def scale_notes(x: Tensor) -> tuple[str, ...]:
+    """Say where columns of ``x`` [N, F] differ in scale so far that the largest ones decide every figure of a row."""
+    sizes = (x.square().sum(0) / (x != 0).sum(0).clamp(min=1)).sqrt()
+    there = sizes[sizes > 0]
+    if not len(there) or bool(there.max() <= SCALES * there.min()):
+        return ()
+    return (
+        f"columns of features differ in scale by more than {SCALES:g}: an error within tolerance of the largest column"
+        " may hide any error of the others, cosines show the largest alone, and training may fail; use features:"
+        " standardised in a suite, or standardise them beforehand",
+    )
 
 
 def largest_component(graph: Graph) -> Graph:

@@ -16,15 +16,16 @@ from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task, resolve
 from fglaudit.datasets.npz import content_digest, load_npz
 from fglaudit.datasets.ogb import load_ogb
 from fglaudit.datasets.pyg import load_pyg
-from fglaudit.datasets.raw import RawGraph, largest_component, row_normalised, to_graph
+from fglaudit.datasets.raw import RawGraph, largest_component, row_normalised, scale_notes, standardised, to_graph
 from fglaudit.datasets.subcora import subcora
 from fglaudit.datasets.subcora_published import subcora_published
 from fglaudit.errors import FglauditError, shown, unknown
 from fglaudit.graph import Graph
 
-FEATURES = ("raw", "row-normalised")
+FEATURES = ("raw", "row-normalised", "standardised")
 SPLITS = ("public", "random", "random-shared")
 COMPONENTS = ("all", "largest")
+_PUBLIC_SCALES = "features: standardised: means and deviations of columns count as public, and no epsilon covers them"
 DRAWN = ("subcora", "subcora-published", *TASK_SETS)
 """Sets of which there are many random draws."""
 
@@ -36,7 +37,8 @@ class DatasetSpec:
     Attributes:
         name: see ``fglaudit list datasets``.
         root: folder of the raw files; None: ``$FGLAUDIT_DATA``, else ``../shared/data``.
-        features: "raw", or "row-normalised": every row divided by its L1 norm, zero rows stay.
+        features: "raw"; "row-normalised": every row divided by its L1 norm, zero rows stay; or "standardised": every
+            column with a mean of 0 and a deviation of 1 over all nodes, for columns of unlike scales.
         path: the file, for ``name: npz`` only.
         split: "public" masks, "random": every client draws its own, or "random-shared": drawn once over all nodes, so
             that clients that share a node use it alike (see ``fglaudit.partition``).
@@ -144,6 +146,11 @@ class DatasetSpec:
             graph = largest_component(graph)
         if self.features == "row-normalised":
             graph = dataclasses.replace(graph, x=row_normalised(graph.x))
+        elif self.features == "standardised":
+            graph = dataclasses.replace(graph, x=standardised(graph.x))
+            notes = (*notes, _PUBLIC_SCALES)
+        elif self.path is not None:
+            notes = (*notes, *scale_notes(graph.x))
         return graph, notes
 
     def _load(self) -> tuple[Graph, tuple[str, ...]]:

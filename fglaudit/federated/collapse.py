@@ -38,21 +38,34 @@ def collapsed(protocol: FederatedProtocol, trained: Trained, graph: FederatedGra
         return ()
     if accuracy <= largest + DEVIATIONS * math.sqrt(largest * (1 - largest) / len(labels)):
         what = "its accuracy is within chance of naming the largest class for every node (few test nodes tell little)"
-    elif trained.right is not None and _unnamed(labels, trained.right.cpu()) >= MISSING:
+    elif _unnamed(trained, labels) >= MISSING:
         what = "a third of the classes or more are hardly ever named right"
     else:
         return ()
     return (f"{type(protocol).name}: training collapsed or is too short: {what}; {_remedy(protocol)}",)
 
 
-def _unnamed(labels: Tensor, right: Tensor) -> float:
+def balanced_accuracy(trained: Trained, graph: FederatedGraph) -> float | None:
+    """Return the mean over the classes that are tested of the share of their test nodes that are named right; None
+    where the protocol does not say which are."""
+    sizes, rates = _by_class(trained, tested_labels(graph))
+    return float(rates[sizes > 0].mean().item()) if bool((sizes > 0).any()) else None
+
+
+def _unnamed(trained: Trained, labels: Tensor) -> float:
     """Return the share of the classes that are hardly ever named right, of those with enough test nodes."""
-    sizes = torch.bincount(labels)
-    if len(right) != len(labels):  # places without a label are tested too: whose answers are whose is not known
-        return 0.0
-    hits = torch.bincount(labels, right.double(), minlength=len(sizes))
+    sizes, rates = _by_class(trained, labels)
     large = sizes >= FEWEST
-    return float((hits[large] <= HARDLY * sizes[large]).double().mean().item()) if bool(large.any()) else 0.0
+    return float((rates[large] <= HARDLY).double().mean().item()) if bool(large.any()) else 0.0
+
+
+def _by_class(trained: Trained, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return how many test nodes each class has and the share of them that is named right; no class where the protocol
+    does not say, or tests places without a label too: whose answers are whose is then not known."""
+    if trained.right is None or len(trained.right) != len(labels):
+        return torch.zeros(0), torch.zeros(0)
+    sizes = torch.bincount(labels)
+    return sizes, torch.bincount(labels, trained.right.cpu().double(), minlength=len(sizes)) / sizes.clamp(min=1)
 
 
 def _remedy(protocol: FederatedProtocol) -> str:
@@ -61,4 +74,4 @@ def _remedy(protocol: FederatedProtocol) -> str:
         return "set optimizer: adam and learning_rate: 0.01 first, then try more rounds"
     rate = getattr(protocol, "learning_rate", None)
     now = "" if rate is None else f" than {rate:g}"
-    return f"try more rounds, another learning_rate{now}, or features: row-normalised of the data set"
+    return f"try more rounds, another learning_rate{now}, or features: row-normalised or standardised of the data set"

@@ -68,7 +68,10 @@ class Record:
         """
         assert self._model is not None
         if not bool(torch.isfinite(self._model).all()) or not bool(torch.isfinite(self._lowest)):
-            raise FglauditError("training must end with finite weights; they overflowed; lower learning_rate")
+            raise FglauditError(
+                "training must end with finite weights; they overflowed; lower learning_rate, or give large features a"
+                " common scale (features: standardised)"
+            )
         accuracy, accuracy_global = accuracies(self._correct, self._per_client(self._data.test))
         weights = {name: weight.squeeze(0).cpu() for name, weight in unflatten(self._model, self._layout).items()}
         order = torch.argsort(self._owner, stable=True)

@@ -15,7 +15,7 @@ import yaml
 from fglaudit.datasets.facts import dataset_facts
 from fglaudit.datasets.npz import CLIENTS, KEYS, MASKS, checked
 from fglaudit.datasets.npz_archive import Array
-from fglaudit.datasets.raw import to_graph
+from fglaudit.datasets.raw import scale_notes, to_graph
 from fglaudit.errors import FglauditError, shown, unknown
 from fglaudit.files.own import write_atomic
 from fglaudit.files.user import user_path
@@ -49,7 +49,7 @@ def import_graph(
     raw = checked(arrays, str(paths[0]))
     graph, _ = to_graph(raw, target.stem, 0)
     facts = dataset_facts(graph)
-    notes += raw.notes
+    notes += [*raw.notes, *scale_notes(graph.x)]
     notes += edge_notes(arrays["edge_index"], graph.num_nodes)
     kept: dict[str, Array] = {"x": graph.x.numpy(), "y": graph.y.numpy(), "edge_index": graph.edge_index.numpy()}
     for key, mask in zip(MASKS, (graph.train, graph.val, graph.test), strict=True):

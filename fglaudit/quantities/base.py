@@ -106,6 +106,7 @@ class Question:
             nodes without an edge).
         among: which nodes these pairs are made of, a mask [N]; None where subjects are no pairs or all nodes count.
         training: which subjects are about training nodes, a mask [S] for a breakdown; None: there is none.
+        graded: whether near misses count by how near they come, where a quantity has hits and misses.
     """
 
     subjects: Tensor
@@ -114,6 +115,7 @@ class Question:
     rest: int = 0
     among: Tensor | None = None
     training: Tensor | None = None
+    graded: bool = False
 
 
 class Attempt(NamedTuple):

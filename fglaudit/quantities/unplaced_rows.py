@@ -4,10 +4,15 @@ estimate is a row [S, F].
 Nor is a row's length asked, which no update shows: a row is exact if, both scaled to a largest entry of 1, no entry is
 off by more than 1e-3. Rows of an attack are matched to the true ones of the client that it names (-1: of anybody) one
 to one; of more rows than there are true ones the first count. A guess is the mean of the rows that the observer knows.
+
+Where what an attack reads is altered (noise, rounding, clipping), the cosine stands for the rate of exact rows: little
+noise puts every row out of tolerance long before it hides any.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -15,8 +20,9 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import InferredQuantity, Question, Scores
+from fglaudit.facts import GRADIENTS, ROWS, Absent, Fact, Field, Sealed
+from fglaudit.interfaces import Attack, Inference
+from fglaudit.quantities.base import Attempt, Comparison, InferredQuantity, Question, Scores
 from fglaudit.view import View
 
 TOLERANCE = 1e-3
@@ -30,6 +36,13 @@ class UnplacedRows(InferredQuantity):
     """See the module docstring; a quantity adds which rows are asked about."""
 
     metric: ClassVar[str] = "exact_rate"
+
+    def compare(self, attack: Attack, attempts: Sequence[Attempt]) -> Comparison:
+        """Compare exact rows, or cosines where what ``attack`` reads is altered."""
+        if not any(_alters(fact, attack) for fact in attempts[0].view.public.facts):
+            return super().compare(attack, attempts)
+        graded = [each._replace(question=dataclasses.replace(each.question, graded=True)) for each in attempts]
+        return dataclasses.replace(super().compare(attack, graded), metric="cosine")
 
     def guess(self, view: View, subjects: Tensor, rng: torch.Generator) -> Inference:
         known = view.known_rows().x
@@ -67,10 +80,19 @@ class UnplacedRows(InferredQuantity):
             rows, truth = _scaled(rows), _scaled(question.truth[part].double())
             exact.append(((rows - truth).abs_().amax(1) <= TOLERANCE).double())
             cosine.append(torch.nan_to_num(torch.cosine_similarity(rows, truth, dim=1)))
-        right = torch.cat(exact) if exact else torch.zeros(0, dtype=torch.double)
-        columns = {"exact_rate": float(right.mean().item())}
-        columns["cosine"] = float(torch.cat(cosine).mean().item()) if cosine else float("nan")
-        return Scores(right, question.clusters, columns)
+        none = torch.zeros(0, dtype=torch.double)
+        right, near = torch.cat([none, *exact]), torch.cat([none, *cosine])
+        columns = {"exact_rate": float(right.mean().item()), "cosine": float(near.mean().item())}
+        return Scores(near if question.graded else right, question.clusters, columns)
+
+
+def _alters(fact: Fact, attack: Attack) -> bool:
+    """Whether ``fact`` changes rows, gradients, or entries of messages that ``attack`` reads or whose content they are
+    computed from."""
+    if isinstance(fact.target, Field):
+        read = {payload.__name__ for payload in (*type(attack).reads(), *type(attack).computed_from)}
+        return fact.target.payload in read and not isinstance(fact, Absent | Sealed)
+    return fact.target in (ROWS, GRADIENTS)
 
 
 def _unit(rows: Tensor) -> Tensor:

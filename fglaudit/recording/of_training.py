@@ -17,7 +17,7 @@ from fglaudit.empirical.adjacency import promise_of
 from fglaudit.empirical.fields.states import after_unstated
 from fglaudit.empirical.judge import judge
 from fglaudit.empirical.verdict_word import TRADE_OFF
-from fglaudit.federated.collapse import collapsed
+from fglaudit.federated.collapse import balanced_accuracy, collapsed
 from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import FieldState, Verdict, Word
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained, bound
@@ -95,6 +95,7 @@ def record_training(
         columns={
             **_training_columns(protocol, graph, defense, behaviour, seed),
             **_cost_columns(trained, wire),
+            "accuracy_balanced": balanced_accuracy(trained, graph),
             "seconds_train": seconds,
             "device": str(device),
         },

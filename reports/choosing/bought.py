@@ -15,17 +15,28 @@ from fglaudit.reports.choosing.controls import Bought, Measured, bought
 from fglaudit.reports.choosing.options import LABELS_ALONE, NO_FEATURES, is_option, undefended
 from fglaudit.reports.epsilons import guarantee_word
 from fglaudit.reports.labels import Labels, place
-from fglaudit.reports.leaks import mean
+from fglaudit.reports.leaks import mean, sd
+from fglaudit.reports.numbers import percent, percent_spread
 from fglaudit.reports.summary import Setting, setting_key
 
 EDGE = "edge"
 MODELS = "ModelUpdate"
+UNEVEN = 0.8
+"""Share of one class among test nodes from which on accuracy says little of the others."""
 
 
 def chance(setting: Setting) -> float | None:
     """Return the share of the test nodes' most frequent class, over seeds; None where records do not say."""
     found = [record.partition_facts.get("chance") for record in setting.records]
     return mean([float(level) for level in found if isinstance(level, (int, float))])
+
+
+def accuracy_words(setting: Setting) -> str:
+    """Return the accuracy over seeds, with the mean over classes where one class is nearly all that is tested."""
+    values, level = setting.per_seed("accuracy"), chance(setting)
+    text = percent_spread(values, sd(values))
+    each = mean(setting.per_seed("accuracy_balanced"))
+    return f"{text} (balanced {percent(each)})" if each is not None and level is not None and level >= UNEVEN else text
 
 
 def beside(setting: Setting, found: Mapping[str, Bought]) -> str:

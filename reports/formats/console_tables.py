@@ -14,12 +14,12 @@ from fglaudit.errors import printable
 from fglaudit.reports.achieved import briefly
 from fglaudit.reports.alarms import few
 from fglaudit.reports.answers import Answer, AnswerWord
-from fglaudit.reports.choosing.bought import chance, costs_nothing, gains
+from fglaudit.reports.choosing.bought import accuracy_words, chance, costs_nothing, gains
 from fglaudit.reports.choosing.controls import Bought
 from fglaudit.reports.choosing.options import is_option
 from fglaudit.reports.labels import Labels
-from fglaudit.reports.leaks import FEATURES, says_most, sd
-from fglaudit.reports.numbers import MISSING, THIN, percent, percent_spread, plural
+from fglaudit.reports.leaks import FEATURES, says_most
+from fglaudit.reports.numbers import MISSING, THIN, percent, plural
 from fglaudit.reports.summary import Setting, setting_key
 from fglaudit.reports.wording import QUANTITY_NAMES, observer_label
 
@@ -121,8 +121,7 @@ class Place:
         return self.labels.protocol(setting) if setting.first.defense == "none" else self.labels.setting(setting)
 
     def _accuracy(self, setting: Setting) -> str:
-        values = setting.per_seed("accuracy")
-        return safe(percent_spread(values, sd(values))) if values else MISSING
+        return safe(accuracy_words(setting))
 
     def _worth(self, setting: Setting) -> str:
         if costs_nothing(setting):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from fglaudit import __version__
 from fglaudit.finding import Status
 from fglaudit.reports.answers import applies
+from fglaudit.reports.choosing.bought import accuracy_words
 from fglaudit.reports.formats.pages import Failure, ObserverCell, Row, Section, failures
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import FEATURES
@@ -111,7 +112,7 @@ def _row(row: Row, chance: str, bought: str) -> list[str]:
     return [
         row.protocol,
         row.defense,
-        percent_spread(*row.stat("accuracy")),
+        accuracy_words(row.setting),
         percent_spread(*row.stat("accuracy_global")),
         chance,
         bought,

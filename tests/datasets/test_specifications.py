@@ -14,6 +14,7 @@ import torch
 import fglaudit.datasets.catalog as catalog
 from fglaudit.datasets import DatasetSpec, dataset_names
 from fglaudit.datasets.csbm_options import CsbmOptions
+from fglaudit.datasets.from_memory import graph_from
 from fglaudit.errors import FglauditError
 
 
@@ -111,6 +112,27 @@ def test_row_normalised_rows_add_up_to_one_and_zero_rows_stay(tmp_path: Path) ->
     spec = own_graph(tmp_path, x=np.array([[1, 1, 0], [0, 0, 0], [-1, 1, 2], [0, 0, 5]]))
     x = DatasetSpec("npz", path=spec.path, features="row-normalised").load().x
     assert x.tolist() == [[0.5, 0.5, 0], [0, 0, 0], [-0.25, 0.25, 0.5], [0, 0, 1]]
+
+
+def test_standardised_columns_have_one_scale_and_say_what_is_public(tmp_path: Path) -> None:
+    x = np.array([[1e5, 1, 7], [3e5, 2, 7], [1e5, 3, 7], [3e5, 2, 7]])
+    spec = own_graph(tmp_path, x=x)
+    raw, notes = spec.load_with_notes()
+    assert raw.x.tolist() == x.tolist() and any("differ in scale" in note for note in notes)
+    graph, notes = DatasetSpec("npz", path=spec.path, features="standardised").load_with_notes()
+    root = float(np.sqrt(2))
+    expected = torch.tensor([[-1, -root, 0], [1, 0, 0], [-1, root, 0], [1, 0, 0]])
+    assert torch.allclose(graph.x, expected) and torch.equal(graph.x[:, 2], torch.zeros(4))
+    assert not any("differ in scale" in note for note in notes) and any("count as public" in note for note in notes)
+    _, told = graph_from({**arrays(), "x": x})
+    assert any("differ in scale" in note for note in told)
+
+
+def test_one_class_that_is_nearly_all_is_said(tmp_path: Path) -> None:
+    n = 20
+    uneven = {"x": np.eye(n), "y": np.array([1] + [0] * (n - 1)), "edge_index": np.array([[0, 1], [1, 0]])}
+    notes = own_graph(tmp_path, **uneven).load_with_notes()[1]
+    assert any("95.0% of the labelled nodes are of class 0" in note for note in notes)
 
 
 def test_largest_component_is_cut_out_and_renumbered(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 import torch
 
-from fglaudit.federated.collapse import collapsed
+from fglaudit.federated.collapse import balanced_accuracy, collapsed
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Trained
 from fglaudit.partition import facts
@@ -77,3 +77,16 @@ def test_the_record_has_the_note() -> None:
     )
     assert any("training collapsed" in note for note in stuck)
     assert not any("training collapsed" in note for note in learned)
+
+
+def test_balanced_accuracy_weighs_every_tested_class_alike() -> None:
+    """Of ten test nodes nine are of one class: naming it everywhere has nine right, and one class of two."""
+    whole = graph(10)
+    tested = torch.cat([ids[mask] for ids, mask in zip(whole.clients, whole.test, strict=True)])
+    y = torch.zeros_like(whole.y)
+    y[tested[0]] = 2  # class 1 is not tested
+    uneven = dataclasses.replace(whole, y=y)
+    constant = dataclasses.replace(trained(0.9), right=y[tested] == 0)
+    assert len(tested) == 10 and balanced_accuracy(constant, uneven) == 0.5
+    assert balanced_accuracy(dataclasses.replace(constant, right=torch.ones(10, dtype=torch.bool)), uneven) == 1
+    assert balanced_accuracy(trained(0.9), uneven) is None

@@ -17,10 +17,11 @@ from rich.console import Console
 
 from fglaudit.finding import CellRecord
 from fglaudit.guarantees import FieldState, Verdict, Word
-from fglaudit.reports.choosing.bought import costs_nothing, gains, spent
+from fglaudit.reports.choosing.bought import accuracy_words, costs_nothing, gains, spent
 from fglaudit.reports.choosing.fell_behind import fell_behind
 from fglaudit.reports.formats.console import print_answers
 from fglaudit.reports.labels import Labels
+from fglaudit.reports.numbers import THIN
 from fglaudit.reports.records import load_run
 from fglaudit.reports.summary import Setting, setting_key, summarize
 
@@ -182,3 +183,15 @@ def test_label_propagation_stands_beside_what_promises_labels_no_smaller_epsilon
     assert gain.control.split()[0] == control
     page = texts(tmp_path / "run")["report.html"]
     assert "control: sends training labels, no feature" in page and "label-propagation" in page
+
+
+@pytest.mark.parametrize(("largest", "said"), [(0.25, "95.0"), (0.97, "95.0 % (balanced 50.0 %)")])
+def test_where_one_class_is_nearly_all_the_mean_over_classes_stands_beside(
+    tmp_path: Path, largest: float, said: str
+) -> None:
+    one = cell("fedgcn", SUMS, [1] * 19 + [0])
+    rows = tuple(replace(row, accuracy_balanced=0.5) for row in one.findings)
+    facts = {**one.partition_facts, "chance": largest}
+    [setting] = settings_of(tmp_path, replace(one, findings=rows, partition_facts=facts))
+    words = accuracy_words(setting).replace(THIN, " ")
+    assert words.startswith(said) and ("balanced" in words) == (largest > 0.5)

@@ -27,7 +27,7 @@ _RATES = frozenset(
         "accuracy", "accuracy_global", "exact_rate", "matched_rate", "f1", "auc", "tpr_at_fpr_1", "tv_error",
         "control_exact_rate", "control_f1", "control_auc", "identifiable_rate", "delta", "worst_decile", "f1_unproven",
         "control_f1_unproven", "direction_rate", "false_claim_rate", "epsilon_p_value",
-        "p_value", "power", "margin", "tpr_at_fpr_01", "tpr_at_fpr_1_low", "tpr_at_fpr_1_high",
+        "p_value", "power", "margin", "tpr_at_fpr_01", "tpr_at_fpr_1_low", "tpr_at_fpr_1_high", "accuracy_balanced",
     }
 )  # fmt: skip
 _COSINES = frozenset({"cosine", "control_cosine"})

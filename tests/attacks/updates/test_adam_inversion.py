@@ -89,10 +89,11 @@ def test_errors_of_uploads_hide_what_moved_and_fine_levels_do_not() -> None:
     """With weight decay a gradient changes a step by less than the finest levels; without, idle weights stay."""
     fine, coarse = (Quantisation(bits=bits, on=("ModelUpdate",)) for bits in (16, 4))
     shown, hidden = (finding(run(levels, weight_decay=0.0)) for levels in (fine, coarse))
-    assert (shown.value or 0) > 0.6 and hidden.value == 0 and shown.adapted == hidden.adapted == "yes"
+    assert (shown.exact_rate or 0) > 0.6 and hidden.exact_rate == hidden.advantage == 0
+    assert shown.adapted == hidden.adapted == "yes"
     assert "uploads have errors" in finding(run(fine)).reason
     private = finding(run(DpFedAvg(epsilon=4, delta=1e-3, clip=0.5, trust="local"), weight_decay=0.0))
-    assert private.value == 0 and "Clipped" in private.adapted
+    assert private.exact_rate == private.advantage == 0 and "Clipped" in private.adapted
 
 
 def test_a_guess_has_the_most_frequent_words() -> None:

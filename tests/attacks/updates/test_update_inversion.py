@@ -20,7 +20,7 @@ from fglaudit.defenses.graph.minimum_neighborhood import MinimumNeighborhood
 from fglaudit.defenses.noise.quantisation import Quantisation
 from fglaudit.defenses.training.dp_fedavg import DpFedAvg
 from fglaudit.finding import Finding, Status
-from fglaudit.graph import FederatedGraph
+from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Defense, Inference
 from fglaudit.observers import ObserverSpec
 from fglaudit.payloads import SERVER
@@ -185,11 +185,25 @@ def test_client_level_privacy_leaves_nothing_and_next_to_no_noise_leaves_all() -
     protocol = FedGCN(**{**ONE_STEP, "rounds": 2})  # type: ignore[arg-type]
     strong = DpFedAvg(epsilon=4, delta=1e-3, clip=0.5, trust="local")
     held = finding(record(protocol, graph(), strong), UpdateInversion())
-    assert (held.value, held.adapted, held.status) == (0, "yes", Status.OK)
+    assert (held.exact_rate, held.advantage, held.adapted, held.status) == (0, 0, "yes", Status.OK)
     leaks = finding(record(protocol, graph(), strong.weakened(1e-3)), UpdateInversion())
-    assert (held.cosine or 0) < 0.5 and (leaks.cosine or 0) > 0.95 and (leaks.value or 0) > 0.1, leaks.value
+    assert (held.cosine or 0) < 0.5 and (leaks.cosine or 0) > 0.95 and (leaks.exact_rate or 0) > 0.1
     bare = finding(record(protocol, graph()), UpdateInversion())
     assert (bare.value or 0) >= 0.8
+
+
+def test_rows_that_noise_puts_just_out_of_tolerance_are_no_success_of_the_noise() -> None:
+    """One training node per client, whose row an update shows: noise of a thousandth hides nothing of it."""
+    made = example_graph(nodes=24, features=12, clients=8)
+    one = tuple(torch.arange(len(mask)) == 0 for mask in made.train)
+    rest = tuple(torch.arange(len(mask)) > 0 for mask in made.train)
+    none = tuple(torch.zeros_like(mask) for mask in made.train)
+    x = torch.randn(24, 12, generator=derive(3, "rows"))
+    dense = replace(made, x=x, train=one, val=none, test=rest, features=FeatureKind.REAL)
+    little = DpFedAvg(epsilon=3e6, delta=1e-5, clip=1.0, trust="local")
+    found = finding(record(FedGCN(**{**ONE_STEP, "hops": 0}), dense, little), UpdateInversion())  # type: ignore[arg-type]
+    assert (found.metric, found.exact_rate, found.adapted) == ("cosine", 0, "yes")
+    assert (found.cosine or 0) > 0.6 and (found.advantage or 0) > 0.5
 
 
 def test_secure_aggregation_leaves_the_sum_over_clients() -> None:
@@ -204,7 +218,7 @@ def test_coarse_levels_hide_what_fine_ones_show() -> None:
         for bits in (4, 16)
     )
     assert (coarse.adapted, fine.adapted) == ("yes", "yes")
-    assert (coarse.value or 0) < 0.1 < 0.2 < (fine.value or 0)
+    assert (coarse.exact_rate or 0) < 0.1 < 0.2 < (fine.exact_rate or 0)
     assert (coarse.cosine or 0) < 0.5 < 0.95 < (fine.cosine or 0)
 
 

@@ -91,7 +91,7 @@ def test_rows_whose_degree_no_other_in_the_sum_has_are_found() -> None:
 def test_client_level_privacy_leaves_nothing() -> None:
     strong = DpFedAvg(epsilon=4, delta=1e-3, clip=0.5, trust="local")
     found = finding(FedGCN(**{**ONE_STEP, "rounds": 2}), graph(), strong)  # type: ignore[arg-type]
-    assert (found.value, found.adapted) == (0, "yes")
+    assert (found.exact_rate, found.advantage, found.adapted) == (0, 0, "yes")
 
 
 def test_refusals_name_what_is_in_the_way() -> None:
