@@ -15,7 +15,6 @@ proposition 2.1). Nothing is promised against a node's own client, which holds t
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -27,18 +26,12 @@ from fglaudit.context import REPORTING_NODE, Context, Release
 from fglaudit.errors import unknown
 from fglaudit.facts import K_ARY, Fact, Field, Memoised, Randomised
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
+from fglaudit.nn.responses import keep_probability
 from fglaudit.payloads import SERVER, ClassReports, MessageBatch, Payload
 from fglaudit.privacy.accounting import Relation, check_budget, compose, epsilon_of, response_event
 from fglaudit.privacy.strength import weaker_budget
 
 UNITS = (REPORTING_NODE, "node")
-_LARGEST = 25.0
-"""What a larger epsilon is cut to: of 10^10 reports one lies. Were none to, nothing could be accounted at all."""
-
-
-def keep_probability(epsilon: float, classes: int) -> float:
-    """Return with what probability the true one of ``classes`` is reported."""
-    return 1 / (1 + (classes - 1) * math.exp(-min(epsilon, _LARGEST)))
 
 
 class _Session(DefenseSession):

@@ -1,18 +1,26 @@
-"""The matrix of a k-ary randomised response."""
+"""k-ary randomised response: the chance of every response to every class."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
 
-_LARGEST = 500.0
-"""Beyond this epsilon no answer has lied before the end of time, and its exponential is no number."""
+_LARGEST = 25.0
+"""What a larger epsilon is cut to: of 10^10 responses one lies. Were none to, nothing could be accounted at all."""
+
+
+def keep_probability(epsilon: float, classes: int) -> float:
+    """Return with what probability the true one of ``classes`` is the response."""
+    return 1 / (1 + (classes - 1) * math.exp(-min(epsilon, _LARGEST)))
 
 
 def response_matrix(epsilon: float, classes: int) -> Tensor:
-    """Return the chance of every response to every class [C, C]; the identity at epsilon 0, which stands for none."""
+    """Return the chance of every response to every class [C, C], float32; the identity at epsilon 0, which stands for
+    none."""
     if epsilon == 0:
         return torch.eye(classes)
-    keep = 1 / (1 + (classes - 1) * torch.exp(torch.tensor(-min(epsilon, _LARGEST))))
-    lie = (1 - keep) / max(1, classes - 1)
-    return torch.eye(classes) * (keep - lie) + lie
+    keep = keep_probability(epsilon, classes)
+    # Lies are the small difference of two numbers near 1: in float32 there are none left from an epsilon of 18 on.
+    return torch.full((classes, classes), (1 - keep) / max(1, classes - 1)).fill_diagonal_(keep)

@@ -13,11 +13,19 @@ make the rows itself; a client sees the gradients that answer it, which are made
 ``generator: simulated`` is what FedGCN's authors compare with in place of the generator: a client is sent the rows of
 its nodes' neighbours at other clients with noise of ``noise`` on every entry, from their owners, and attaches them.
 
-Facts from the authors' code (``zkhku/fedsage``): half of the nodes hidden, at most 5 rows per node, N(0, 1) on
-embeddings of 128 numbers, tanh outputs, 20 steps of generators at home and 20 with the others, Adam at 0.001; the
-encoder is not trained on in the latter. Differences: their generator has hidden layers of 256 and 2048, at 58 MB a
-message on Cora, this one has one of ``generator_hidden`` (FederatedScope: 64); they train a classifier along with the
-generator; others' rows are, as in the paper, all rows of a client, where their code draws five of them for every row.
+Facts from the authors' code (``zkhku/fedsage``): at most 5 rows per node, N(0, 1) on embeddings of 128 numbers, tanh
+outputs, 20 steps of generators at home and 20 with the others, Adam at 0.001; the encoder is not trained on in the
+latter. Differences:
+
+* Half of a client's nodes are hidden; their 0.5 is a share of the nodes that neither train nor are tested, a tenth of
+  all. Where more is hidden, more rows are attached.
+* Losses are over all nodes that are left, and rows count up to the true number of hidden neighbours; theirs are over
+  training nodes, up to the predicted number, and a row of zeros is among the targets. Predictions are rounded, theirs
+  cut off.
+* Their generator has hidden layers of 256 and 2048, at 58 MB a message on Cora, this one has one of
+  ``generator_hidden`` (FederatedScope: 64). They train a classifier along with it, and drop half of hidden units.
+* Others' rows are, as in the paper, all rows of a client, where their code draws five of them for every row.
+
 Messages go from client to client; FederatedScope sends them through the server, which adds up the answers.
 """
 
@@ -96,7 +104,7 @@ class FedSage(FedAvgSage):
             raise unknown("generator", self.generator, GENERATORS)
         self.require(slots=1, embedding=1, generator_hidden=1, generator_epochs=0, generator_rounds=0, exchanged=1)
         if not 0 < self.hidden_share < 1:
-            raise FglauditError(f"hidden_share is a share in (0, 1); got {self.hidden_share:g}; the authors use 0.5")
+            raise FglauditError(f"hidden_share is a share in (0, 1); got {self.hidden_share:g}; use e.g. 0.5")
         if not 0 <= self.noise < float("inf"):
             raise FglauditError(f"noise must be finite and not negative; got {self.noise:g}; use for example 0.1")
 

@@ -28,7 +28,7 @@ from fglaudit.federated.problem import check_trainable
 from fglaudit.federated.training import accuracies
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
-from fglaudit.nn.responses import response_matrix
+from fglaudit.nn.responses import keep_probability, response_matrix
 from fglaudit.nn.sparse import row_starts
 from fglaudit.payloads import SERVER, ClassReports, HopSums, MessageBatch, Payload
 from fglaudit.privacy.accounting import check_budget
@@ -79,7 +79,7 @@ class LabelPropagation(FederatedProtocol):
         return False
 
     def structure(self, graph: FederatedGraph) -> Structure:
-        keep = float(response_matrix(self.label_epsilon, graph.num_classes)[0, 0].item())
+        keep = keep_probability(self.label_epsilon, graph.num_classes) if self.label_epsilon else 1.0
         return Structure((Reports(graph.num_classes, "label", keep), SpreadReports(self.spread)))
 
     def exposed(self, graph: FederatedGraph, observer: Observer) -> Tensor:

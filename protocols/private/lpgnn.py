@@ -43,7 +43,7 @@ from fglaudit.federated.smoothing import propagated
 from fglaudit.federated.training import LocalSettings, accuracies
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
-from fglaudit.nn.responses import response_matrix
+from fglaudit.nn.responses import keep_probability, response_matrix
 from fglaudit.nn.sparse import SparseMatrix
 from fglaudit.nn.weights import Layout, glorot, unflatten
 from fglaudit.payloads import SERVER, ClassReports, MessageBatch, Payload, RawFeatures
@@ -100,7 +100,7 @@ class LPGNN(FederatedProtocol):
 
     def structure(self, graph: FederatedGraph) -> Structure:
         training = self.settings().training(1, keep_optimizer=True)
-        keep = float(response_matrix(self.label_epsilon, graph.num_classes)[0, 0].item())
+        keep = keep_probability(self.label_epsilon, graph.num_classes) if self.label_epsilon else 1.0
         return Structure((Reports(graph.num_classes, "label", keep), training))
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:

@@ -15,9 +15,10 @@ from fglaudit.adversary.reported_classes import seen_reports
 from fglaudit.attacks.codes.report_labels import ReportLabels
 from fglaudit.attacks.codes.report_rows import ReportRows
 from fglaudit.attacks.codes.seen_reports import reporting, sent_reports
-from fglaudit.defenses.noise.k_ary_response import KAryResponse, keep_probability
+from fglaudit.defenses.noise.k_ary_response import KAryResponse
 from fglaudit.graph import FeatureKind, canonical_edges
 from fglaudit.interfaces import Defense, Inference, Reconstruction
+from fglaudit.nn.responses import keep_probability
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.private.private_reports import PrivateReports
 from fglaudit.rng import derive

@@ -12,9 +12,9 @@ from fglaudit.attacks.codes import spread_labels
 from fglaudit.attacks.codes.label_sums import LabelSums
 from fglaudit.attacks.codes.report_labels import ReportLabels
 from fglaudit.attacks.codes.spread_labels import solved_labels
-from fglaudit.defenses.noise.k_ary_response import keep_probability
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Inference
+from fglaudit.nn.responses import keep_probability
 from fglaudit.payloads import SERVER, ClassReports, HopSums
 from fglaudit.protocols.private.label_propagation import LabelPropagation
 from fglaudit.rng import derive

@@ -9,13 +9,15 @@ import pytest
 import torch
 
 from fglaudit.attacks.codes.report_labels import ReportLabels
-from fglaudit.defenses.noise.k_ary_response import KAryResponse, keep_probability
+from fglaudit.defenses.noise.k_ary_response import KAryResponse
 from fglaudit.defenses.noise.multi_bit import MultiBit
 from fglaudit.errors import FglauditError
 from fglaudit.federated.neighborhood import KeptEdges
-from fglaudit.nn.responses import response_matrix
+from fglaudit.nn.responses import keep_probability, response_matrix
 from fglaudit.payloads import SERVER, ClassReports
+from fglaudit.privacy.accounting import Relation, epsilon_of, response_event
 from fglaudit.protocols.private.lpgnn import LPGNN, neighbours, shares
+from fglaudit.structure import Reports
 from fglaudit.testing import check_attack, check_defense, check_protocol, example_graph, record
 from fglaudit.view import Observer
 
@@ -36,6 +38,17 @@ def test_the_matrix_is_that_of_a_k_ary_response() -> None:
     assert math.log(float(matrix[0, 0] / matrix[1, 0])) == pytest.approx(1.5, rel=1e-5)
     assert torch.equal(response_matrix(0.0, 4), torch.eye(4))
     assert torch.allclose(response_matrix(10000.0, 4), torch.eye(4))
+
+
+@pytest.mark.parametrize(("epsilon", "spent"), [(8.0, 8.0), (18.0, 18.0), (10000.0, 25.0)])
+def test_some_responses_lie_at_any_epsilon(epsilon: float, spent: float) -> None:
+    """From 18 on float32 held no lie: labels went as they are under a note that named an epsilon."""
+    matrix = response_matrix(epsilon, 4).double()
+    assert math.log(float(matrix[0, 0] / matrix[1, 0])) == pytest.approx(spent, rel=1e-6)
+    reports = dataclasses.replace(SMALL, label_epsilon=epsilon).structure(example_graph()).get(Reports)
+    assert reports is not None and reports.keep < 1
+    event = response_event(reports.keep, reports.classes)
+    assert epsilon_of(event, 0.0, Relation.REPLACE) == pytest.approx(spent, rel=1e-6)
 
 
 def test_labels_of_training_and_validation_nodes_are_sent_once_and_lie_as_stated() -> None:

@@ -9,12 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from fglaudit.defenses.noise.k_ary_response import KAryResponse, keep_probability
+from fglaudit.defenses.noise.k_ary_response import KAryResponse
 from fglaudit.defenses.training.dp_sgd import DpSgd
 from fglaudit.errors import FglauditError
 from fglaudit.execution.weakened import NEXT_TO_NONE
 from fglaudit.facts.explaining import plausible_reports
 from fglaudit.graph import FederatedGraph
+from fglaudit.nn.responses import keep_probability
 from fglaudit.payloads import SERVER, ClassReports, HopSums, MessageBatch, ModelUpdate
 from fglaudit.privacy.accounted import Accounted
 from fglaudit.privacy.accounting import Relation, epsilon_of
