@@ -5,7 +5,8 @@ model predicts about 1/C for all, so that its sign says whether the unit's total
 1/C of its total. Adam (Kingma and Ba 2015) takes steps of one size and keeps the sign. Units differ in the classes at
 which they are large, so the share of the units that move up towards a class grows with the log of how frequent it is;
 the bias, a single sign, says little more than which classes are frequent. A unit with a negative mean moves the other
-way: units are weighted by the cosine of their moves with those of the biases.
+way: units are weighted by the cosine of their moves with those of the biases. Where classes are nearly even, small
+differences turn signs, and units and biases do not agree: the less they do, the less a move counts.
 
 What is observed: who sees single uploads, or what is left of a mean, has this from the first round on. Neither rows nor
 edges nor the rest of the network are needed. Later rounds average noise out; predictions are no longer alike in them.
@@ -53,8 +54,8 @@ from fglaudit.structure import Training
 from fglaudit.view import View
 
 ROUNDS = 5
-_LOG_SHARE = 1.5
-"""Log of how frequent a class is towards which all units move up; chosen on Cora and CiteSeer, seeds 0 and 1."""
+_LOG_SHARE = 2.0
+"""Log of how frequent a class is towards which all units move up; chosen on Cora and block models, seeds 0 and 1."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ def _moves(view: View) -> Moves | None:
 
 
 def _shares(moves: Moves, known: Tensor) -> Tensor:
-    """Return the shares [K, C]; the less units agree with biases, the nearer to the ``known`` ones [C]."""
+    """Return the shares [K, C]; the more a defense drowns the moves, the nearer to the ``known`` ones [C]."""
     length = moves.units.square().sum((0, 2)).sqrt() * moves.bias.norm()
     cosine = torch.einsum("khc,kc->h", moves.units, moves.bias) / length.clamp(min=1e-300)
     total = cosine.abs().sum().clamp(min=1e-300)
@@ -164,7 +165,9 @@ def _shares(moves: Moves, known: Tensor) -> Tensor:
     size = moves.units.square().mean() - moves.variance
     seen = size > 2 * moves.variance * math.sqrt(2 / moves.units.numel())  # twice what noise makes of it
     size, error = size * seen, moves.variance * cosine.square().sum() / total.square()
-    up = mean * size.sqrt() / (size + error).clamp(min=1e-300)
-    agreed = cosine.abs().mean()
-    shares: Tensor = (_LOG_SHARE * up + (1 - agreed) * known.log()).softmax(1)
+    trusted = size / (size + error).clamp(min=1e-300)
+    # Noise makes cosines smaller too, by the ratio of the moves' size to theirs with it.
+    agreed = cosine.abs().mean() * (1 + moves.variance / size.clamp(min=1e-300)).sqrt()
+    up = trusted * mean / size.clamp(min=1e-300).sqrt()
+    shares: Tensor = (_LOG_SHARE * agreed.clamp(max=1) * up + (1 - trusted) * known.log()).softmax(1)
     return shares

@@ -4,11 +4,13 @@ The last layer of a GCN without biases has the gradient ``g_c = sum_i h_i (p_ic 
 propagated hidden units h_i >= 0, summed here over units. With A_c the hidden units of the nodes of class c together and
 A those of all, a model that predicts 1/C for all gives ``A / C - A_c``: the share of class c is ``1/C - g_c / A``.
 
-From an honest server only the first model predicts roughly alike, and A is not known: it is taken so that the rarest
-class has no node. A server that sends crafted weights (:mod:`fglaudit.parties.crafted_weights`) makes predictions equal
-and learns A from rounds in which the first class is certain: units without a say in the logits then show -A_c of the
-others. Which round is which is read off the weights that were sent. Errors are left by sizes A_i that differ between
-nodes, so that a share is one of sizes, not of heads.
+From an honest server only the first model predicts roughly alike, and A is not known. No class has less than nothing at
+any unit, so a unit's A is at least C times its largest gradient. Where a client has all classes this says little; A,
+a mean over training nodes, is alike at all clients: none is given less than their mean. A server that sends crafted
+weights (:mod:`fglaudit.parties.crafted_weights`) makes predictions equal and learns A from rounds in which the first
+class is certain: units without a say in the logits then show -A_c of the others. Which round is which is read off
+the weights that were sent. Errors are left by sizes A_i that differ between nodes, so that a share is one of sizes, not
+of heads.
 
 A **GAT** averages, so that sizes are alike, but its units have either sign under honest weights: those are not read.
 Crafted ones bring every hidden unit to ELU's floor, -1: ``g_c = share_c - 1/C`` at every unit, with nothing unknown.
@@ -109,8 +111,10 @@ class UpdateShares(Attack):
         if not found:  # what the server returns is no mean of which one is left: messages of noise
             return Inference(type(self).quantity, *shares_of_others(view))
         clients = torch.tensor(sorted(found))
-        of_one = _floor_shares if last.heads else _shares
-        shares = torch.stack([of_one(view, found[k]) for k in clients.tolist()])
+        rounds = [found[k] for k in clients.tolist()]
+        shares = (
+            torch.stack([_floor_shares(view, each) for each in rounds]) if last.heads else _size_shares(view, rounds)
+        )
         return Inference(type(self).quantity, clients, shares)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
@@ -184,8 +188,18 @@ def _floor_shares(view: View, rounds: list[tuple[Tensor, Tensor]]) -> Tensor:
     return shares / shares.sum().clamp(min=1e-12)
 
 
-def _shares(view: View, rounds: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """Return the shares [C] of one client from received last layers and their changes [H, C], round by round."""
+def _size_shares(view: View, rounds: list[list[tuple[Tensor, Tensor]]]) -> Tensor:
+    """Return the shares [K, C] of the clients of a GCN from received last layers and their changes [H, C], round by
+    round."""
+    levels, sizes, crafted = (torch.stack(part) for part in zip(*(_level(view, each) for each in rounds), strict=True))
+    alike = torch.where(crafted, sizes, torch.maximum(sizes, sizes.mean()))
+    shares = (1 / view.public.num_classes - levels / alike.clamp(min=1e-300).unsqueeze(1)).clamp(min=0)
+    return shares / shares.sum(1, keepdim=True)
+
+
+def _level(view: View, rounds: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradient [C] of one client's last layer under equal predictions, averaged over units, the size A that
+    belongs to it, and whether crafted rounds have shown A: else it is the least that it can be."""
     stated, classes = view.public.structure.of(Training), view.public.num_classes
     left = (1 - stated.learning_rate * stated.weight_decay) ** stated.local_steps
     equal: list[Tensor] = []
@@ -194,16 +208,15 @@ def _shares(view: View, rounds: list[tuple[Tensor, Tensor]]) -> Tensor:
         silent = (weight == 0).all(1)
         if bool(silent.any()):
             (equal if bool(silent.all()) else certain).append(-change[silent].mean(0))
-    if not equal:
+    if equal:
+        level = torch.stack(equal).mean(0)
+        least = classes * level.max()
+    else:
         weight, change = rounds[0]
-        equal = [-(change - (left - 1) * weight).mean(0)]
-    level = torch.stack(equal).mean(0)
-    size = classes * level.max()
-    if certain:
-        known = torch.arange(classes) != 0
-        apart = (level - torch.stack(certain).mean(0))[known].mean()
-        size = torch.maximum(size, classes * stated.local_steps * apart)
-    if not bool(size > 0):
-        return torch.full((classes,), 1 / classes, dtype=torch.double)
-    shares = (1 / classes - level / size).clamp(min=0)
-    return shares / shares.sum()
+        gradients = (left - 1) * weight - change
+        level, least = gradients.mean(0), classes * gradients.amax(1).mean()
+    if not certain:
+        return level, least, torch.tensor(False)
+    known = torch.arange(classes) != 0
+    apart = (level - torch.stack(certain).mean(0))[known].mean()
+    return level, torch.maximum(least, classes * stated.local_steps * apart), torch.tensor(True)

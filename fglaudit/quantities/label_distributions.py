@@ -2,18 +2,22 @@
 
 The metric is the overlap with the truth, one minus the total-variation error. Asked about are all clients that are not
 observing. The guess is the distribution of the labels that the observer knows of nodes from all clients, else that of
-its own nodes, or uniform.
+its own nodes, or uniform. Where even shares come closer they are the control: training nodes are often drawn per class,
+whatever the classes' sizes, and most attacks return even shares of messages that hold nothing. Which of the two stands
+is decided by the truth, in favour of the guess.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from fglaudit.interfaces import Inference
-from fglaudit.quantities.base import InferredQuantity, ObserverTruth, Question, Scores
+from fglaudit.interfaces import Attack, Inference
+from fglaudit.quantities.base import Attempt, Comparison, InferredQuantity, ObserverTruth, Question, Scores
 from fglaudit.view import View
 
 
@@ -37,6 +41,14 @@ class LabelDistributions(InferredQuantity):
         overall = counts / counts.sum() if counts.sum() > 0 else torch.full_like(counts, 1 / len(counts))
         return Inference(self.name, subjects, overall.expand(len(subjects), -1))
 
+    def compare(self, attack: Attack, attempts: Sequence[Attempt]) -> Comparison:
+        even = [each._replace(guess=_even(each.guess)) for each in attempts]
+        return super().compare(attack, max(attempts, even, key=self._guessed))
+
+    def _guessed(self, attempts: Sequence[Attempt]) -> float:
+        """Return the sum of the guesses' scores."""
+        return sum(float(self.score(q, guess, guess).values.sum().item()) for _, q, _, guess in attempts)
+
     def judge(self, question: Question, estimate: Tensor) -> Scores:
         estimate = estimate.double().clamp(min=0)
         estimate = estimate / estimate.sum(1, keepdim=True).clamp(min=1e-12)
@@ -47,6 +59,10 @@ class LabelDistributions(InferredQuantity):
             question.clusters,
             {"tv_error": float(error.mean().item()), "cosine": float(cosine.mean().item())},
         )
+
+
+def _even(guess: Inference) -> Inference:
+    return dataclasses.replace(guess, estimate=torch.full_like(guess.estimate, 1 / guess.estimate.shape[1]))
 
 
 def of_others(truth: ObserverTruth, counts: Tensor) -> Question | None:

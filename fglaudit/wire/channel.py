@@ -14,8 +14,9 @@ from fglaudit.context import Context
 from fglaudit.facts import ROWS, Additive, Fact, Unstated, first
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Attack, DefenseSession, LocalUpdate
-from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, Payload, is_repeated
+from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, ModelUpdate, Payload, is_repeated
 from fglaudit.privacy.counted import Counted
+from fglaudit.structure import PersonalAverages
 from fglaudit.view import Observer
 from fglaudit.wire.counting import Counter
 from fglaudit.wire.observing.asked_again import AskedAgain
@@ -64,6 +65,10 @@ class Keep:
                 upto, read = type(attack).last_round(payload), sealed if type(attack).sealed_only else last
                 known = read.get(payload, 0)
                 read[payload] = None if upto is None or known is None else max(known, upto)
+        if ModelUpdate in last:  # a model that is left of averages follows with what their weights are made of alone
+            for payload in PersonalAverages.payloads:
+                upto, known = last[ModelUpdate], last.get(payload, 0)
+                last[payload] = None if upto is None or known is None else max(known, upto)
         return Keep(last, parties, max((len(o.clients) for o in observers), default=0), since, sealed)
 
     def wants(self, payload: type[Payload], round: int = 0, *, sealed: bool = False) -> bool:

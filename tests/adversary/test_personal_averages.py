@@ -10,14 +10,19 @@ from fglaudit.adversary.uploads.personal_averages import last_uploads
 from fglaudit.attacks.global_nodes.global_node_labels import GlobalNodeLabels
 from fglaudit.attacks.global_nodes.global_node_membership import GlobalNodeMembership
 from fglaudit.attacks.global_nodes.one_node_clusters import OneNodeClusters
+from fglaudit.attacks.updates.adam_shares import AdamShares
 from fglaudit.attacks.updates.update_labels import UpdateLabels
+from fglaudit.defenses.none import NoDefense
+from fglaudit.interfaces import FederatedProtocol
 from fglaudit.payloads import GlobalNodes, ModelUpdate
 from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.protocols.fedpub.fedpub import FedPub
+from fglaudit.recording import record_training
 from fglaudit.rng import derive
 from fglaudit.scoring.selftest import planted_flaw
 from fglaudit.testing import CPU, Run, example_graph, record
 from fglaudit.view import Observer
+from fglaudit.wire.channel import Keep
 
 SERVER = Observer(parties=(-1,))
 
@@ -62,6 +67,25 @@ def test_one_of_two_has_the_others_upload(scale: float) -> None:
     for found, sent in zip(rounds, model_rounds(run.view(SERVER), 2), strict=True):
         assert found.sound and found.client == 1
         assert float((found.change[0] - sent.change[1]).norm() / sent.change[1].norm()) < 1e-3
+
+
+def test_one_of_two_has_the_others_upload_of_fedpub() -> None:
+    """No global nodes tell the weight of the single average: the other's model moved as far as one's own."""
+    run = record(FedPub(rounds=4, hidden=16), example_graph(nodes=120, clients=2))
+    for one, other in ((0, 1), (1, 0)):
+        rounds = last_uploads(run.view(Observer(parties=(one,))))
+        assert len(rounds) == 4
+        for found, sent in zip(rounds, model_rounds(run.view(SERVER), 4), strict=True):
+            assert found.sound and found.client == other
+            assert float(torch.cosine_similarity(found.change[0], sent.change[other], 0)) > 0.99
+
+
+@pytest.mark.parametrize("protocol", [FedPub(rounds=2, hidden=16), FedGT(rounds=2, hidden=32, encoding=4)])
+def test_what_weights_are_made_of_is_kept_for_an_attack_on_models_alone(protocol: FederatedProtocol) -> None:
+    observer = Observer(parties=(0, 1, 3))
+    keep = Keep.for_attacks([observer], [AdamShares()], 2)
+    recording, _ = record_training(example_graph(nodes=120, clients=4), protocol, NoDefense(), keep=keep)
+    assert AdamShares().unsupported(recording.view(observer)) is None
 
 
 def test_global_nodes_give_weights_that_models_hardly_do() -> None:

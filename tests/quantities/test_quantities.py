@@ -11,12 +11,13 @@ from scored_runs import inferred
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
+from fglaudit.attacks.updates.update_shares import UpdateShares
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol, Inference
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
-from fglaudit.quantities import QUANTITIES, ObserverTruth, Question, quantity
+from fglaudit.quantities import QUANTITIES, Attempt, ObserverTruth, Question, quantity
 from fglaudit.quantities.base import ALL_ROWS_KNOWN
 from fglaudit.quantities.ranking import found_at, placements
 from fglaudit.recording import Recording
@@ -206,3 +207,15 @@ def test_who_knows_all_rows_beforehand_is_told_so_and_not_that_none_is_sent() ->
     norms = quantity("l1-norms")
     (about,) = truth.about([Observer((SERVER,), auxiliary=1.0)], False)
     assert norms.nothing_to_ask([norms.ask(about)]) == ALL_ROWS_KNOWN
+
+
+def test_even_shares_are_no_more_than_a_guess_where_training_nodes_are_drawn_per_class() -> None:
+    """Known labels say that half of all nodes are of one class, of which no more train than of another."""
+    clients, skewed = torch.arange(3), torch.tensor([0.5, 0.25, 0.25]).double().expand(3, -1)
+    even = torch.full((3, 3), 1 / 3, dtype=torch.double)
+    guess, result = infer("training-labels", clients, skewed), infer("training-labels", clients, even)
+    kind, seen = inferred("training-labels"), view()
+    for truth, control in ((even, 1.0), (skewed, 1.0), (torch.eye(3).double(), 1 / 3)):
+        attempt = Attempt(seen, Question(clients, truth, clients), result, guess)
+        compared = kind.compare(UpdateShares(), [attempt])
+        assert float(compared.controls.mean()) == pytest.approx(control)

@@ -11,10 +11,10 @@ a_i the weight of the single other client v in what i is sent, that is
 
 Two of them have two equations of hundreds of thousands of entries in theta_v and two numbers: least squares gives all
 of it. The averages of global nodes then give v's, in an order that follows from the nearest of those it went on from,
-and these a_i exactly (:mod:`fglaudit.adversary.uploads.averaged_nodes`), or up to a few values, so that one of two
-clients has the other's too: the value under which that one's model moved as far as its own. Of embeddings the a_i give
-S_iv. In the first round v went on from what everybody was sent; then the observer has all that the server averages for
-v.
+and these a_i exactly (:mod:`fglaudit.adversary.uploads.averaged_nodes`), or up to a few values. Of embeddings the a_i
+give S_iv. One of two clients has one equation, and the other's upload too: a_i is the value under which that one's model
+moved as far as its own, since steps of Adam are of one size. In the first round v went on from what everybody was sent;
+then the observer has all that the server averages for v.
 """
 
 from __future__ import annotations
@@ -72,8 +72,6 @@ def last_uploads(view: View) -> tuple[LastUpload, ...]:
     if rule is None or len(others) != 1 or not mine or view.public.sealed:
         return ()
     compared = FunctionalEmbeddings if rule.compared == "functional-embeddings" else GlobalNodes
-    if compared is FunctionalEmbeddings and len(mine) < 2:
-        return ()
     facts = [fact for payload in (ModelUpdate, compared) for fact in stated(view, payload)]
     down = any(stated(view, payload, direction="down") for payload in (ModelUpdate, compared))
     if down or any(isinstance(fact, Absent) for fact in facts):
@@ -117,7 +115,9 @@ def _by_functional_embeddings(view: View, tau: float, client: int) -> Iterator[L
         unit, sent = normalize(embedded, dim=1), _models(view, held, moved)
         likeness = tau * unit @ unit.T
         own = likeness.softmax(1) @ sent
-        stretch = _stretch(own, average)
+        stretch = (
+            _stretch(own, average) if len(sent) > 1 else _as_far(average - sent, sent - model, (sent - held).norm())
+        )
         sound = bool((stretch > 1).all())
         stretch = torch.where(stretch > 1, stretch, float(view.public.num_clients))
         last = _last_model(stretch, own, average)
@@ -146,6 +146,14 @@ def _of_size(fitting: Tensor, away: Tensor, off: Tensor, size: Tensor) -> Tensor
         return size.new_zeros(1)
     length = (off + fitting.unsqueeze(1) * away).norm(dim=1)
     return fitting[(length / size).log().abs().argmin()].unsqueeze(0)
+
+
+def _as_far(away: Tensor, off: Tensor, size: Tensor) -> Tensor:
+    """Return s [1] under which the other client's change, ``off + s away`` [1, D], has the length ``size``, the
+    observer's own: the larger of two, as the smaller is about the observer's own model; 0 where they are far apart."""
+    square, across, beyond = away.square().sum(), (away * off).sum(), off.square().sum() - size.square()
+    root = (across.square() - square * beyond).clamp(min=0).sqrt()
+    return ((root - across) / square).nan_to_num(0.0, 0.0, 0.0).unsqueeze(0)
 
 
 def _refined(rough: Tensor, fitting: Sequence[Tensor]) -> Tensor:

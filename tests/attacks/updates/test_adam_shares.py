@@ -79,6 +79,17 @@ def test_units_of_either_sign_say_the_same_and_noise_says_nothing() -> None:
     assert bool((_shares(drowned, known).argmax(1) == 0).all()), "what is known beforehand is left"
 
 
+def test_the_less_units_agree_with_biases_the_more_even_classes_are() -> None:
+    """Where units move each its own way classes are nearly even, which is not what is known of other nodes."""
+    rng, known = derive(0, "units"), torch.tensor([0.8, 0.1, 0.1]).double()
+    up = torch.tensor([[1.0, -1, -1]]).double()
+    alike = up.unsqueeze(1).expand(1, 300, 3)
+    apart = torch.where(torch.rand(1, 300, 1, generator=rng) < 0.05, alike, torch.rand(1, 300, 3, generator=rng) - 0.5)
+    one, other = (_shares(Moves(torch.arange(1), part, up, 0.0), known) for part in (alike, apart.sign().double()))
+    assert float(one[0, 0]) > 0.9
+    assert float(other[0, 0]) < 0.75, "0.95 where how much they agree is not asked"
+
+
 def test_a_layout_without_biases_and_a_lone_client_are_refused() -> None:
     graph = example_graph(nodes=120, clients=4)
     assert "bias" in (AdamShares().unsupported(record(FedGCN(rounds=2), graph).view(SERVER_ALONE)) or "")
