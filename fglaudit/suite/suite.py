@@ -173,8 +173,8 @@ def read(name_or_path: str) -> tuple[dict[str, Any], Path | None]:
     path = user_path(name_or_path, "a suite file")
     if is_folder(path):
         raise FglauditError(
-            f"a suite is an embedded one or a YAML file; {shown(name_or_path)} is a folder; name the file in it, or one of"
-            " fglaudit list suites"
+            f"a suite is an embedded one or a YAML file; {shown(name_or_path)} is a folder; name the file in it, or"
+            " one that fglaudit list suites prints"
         )
     if not is_file(path):
         if path.suffix in (".yaml", ".yml") or "/" in name_or_path:
