@@ -194,9 +194,6 @@ class FederatedGraph:
             edges to such nodes are not in ``edge_index``.
         train, val, test: per client, masks [n_k] aligned with ``clients[k]``, or [n_k, S] where labels are [N, S].
         num_classes: number of label values, a public fact.
-
-    Raises:
-        FglauditError: ``x`` is not float32.
     """
 
     x: Tensor
@@ -209,11 +206,6 @@ class FederatedGraph:
     name: str
     num_classes: int
     features: FeatureKind
-
-    def __post_init__(self) -> None:
-        # Some protocols would compute with others, some fail in the middle.
-        if self.x.dtype is not torch.float32:
-            raise FglauditError(f"features of a graph are float32; got {self.x.dtype}; give x.float()")
 
     @property
     def num_nodes(self) -> int:

@@ -10,10 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph, FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.rng import derive
-from fglaudit.testing import example_graph
 
 
 def plainly(graph: FederatedGraph, k: int) -> ClientGraph:
@@ -85,10 +83,3 @@ def test_one_client_of_many_is_found_in_time_of_its_own_edges() -> None:
     with _Largest() as seen:  # type: ignore[no-untyped-call]
         assert graph.client(7).remote_nodes.tolist() == [6, 8]
     assert seen.size < 100
-
-
-@pytest.mark.parametrize("other", [torch.float64, torch.float16, torch.int64])
-def test_features_of_another_type_are_refused_before_any_protocol_computes(other: torch.dtype) -> None:
-    graph = example_graph()
-    with pytest.raises(FglauditError, match=rf"float32; got {other}; give x\.float"):
-        dataclasses.replace(graph, x=graph.x.to(other))
