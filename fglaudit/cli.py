@@ -31,9 +31,10 @@ from fglaudit.commands.new import new
 from fglaudit.commands.report import report
 from fglaudit.commands.reproduce import reproduce
 from fglaudit.commands.run import run
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, shown
 from fglaudit.execution.exit_code import ExitCode
 from fglaudit.files import plain_words
+from fglaudit.files.own import reason
 from fglaudit.interruption import EXIT, end_at_once
 
 PANELS: dict[str, dict[str, Callable[..., Any]]] = {
@@ -81,9 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if sys.stdout is not None:
             sys.stdout.flush()
     except OSError as error:
-        if error.filename is not None:
-            raise
-        code = _unwritten(error)
+        code = _unwritten(error) if error.filename is None else _unusable(error, given)
     raise SystemExit(code)
 
 
@@ -118,6 +117,13 @@ def _unwritten(error: OSError) -> int:
         " send it elsewhere",
         file=sys.stderr,
     )
+    return int(ExitCode.INPUT)
+
+
+def _unusable(error: OSError, given: Sequence[str]) -> int:
+    """Say which file or folder the system refused, and return the exit code."""
+    path = shown(os.fsdecode(error.filename) if isinstance(error.filename, bytes | str) else error.filename)
+    _say(FglauditError(f"files and folders must be usable; {path}: {reason(error)}; mend it, or name another"), given)
     return int(ExitCode.INPUT)
 
 

@@ -111,6 +111,8 @@ def run_suite(
         FglauditError: the folder is in use, holds another suite, or cannot be written.
     """
     told = None if log is None else LogFile(log)
+    if told is not None:
+        told.say("log of fglaudit begins")
     check_ours(run_folder(directory))  # before minutes are spent on loading data
     cells = [replace(cell, secret=secret) for cell in suite.cells()]
     data = check_data(suite)

@@ -11,7 +11,7 @@ from fglaudit.empirical.fields.states import NOT_SENT, PROTOCOL, sees
 from fglaudit.finding import UNSTATED, Status
 from fglaudit.guarantees import FieldState, Word
 from fglaudit.reports.labels import Labels, place
-from fglaudit.reports.numbers import plural
+from fglaudit.reports.numbers import plural, seed_list
 from fglaudit.reports.records import NOT_RUN, Run
 from fglaudit.reports.summary import Setting
 from fglaudit.reports.wording import assurance, observer_label
@@ -83,8 +83,8 @@ def _lost(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
         lines.append(f"{plural(failed, 'finding')} failed: nothing is known about the leakage there.")
     every = sorted({seed for setting in settings for seed in setting.seeds})
     for setting in settings:
-        if absent := [str(seed) for seed in every if seed not in setting.seeds]:
-            lines.append(f"{labels.setting(setting)} on {place(setting)} has no result for seed {', '.join(absent)}.")
+        if absent := [seed for seed in every if seed not in setting.seeds]:
+            lines.append(f"{labels.setting(setting)} on {place(setting)} has no result for seed {seed_list(absent)}.")
     return lines
 
 

@@ -35,6 +35,18 @@ def percent_spread(values: Sequence[float], spread: float | None) -> str:
     return f"{average}{THIN}%" if spread is None else f"{average} ± {100 * spread:.1f}{THIN}%"
 
 
+def seed_list(seeds: Sequence[int]) -> str:
+    """Return ascending ``seeds`` in words: three and more that follow one another as "0 to 9"; "none" without any."""
+    runs: list[list[int]] = []
+    for seed in seeds:
+        if runs and seed == runs[-1][-1] + 1:
+            runs[-1].append(seed)
+        else:
+            runs.append([seed])
+    parts = (f"{r[0]} to {r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs)
+    return ", ".join(parts) or "none"
+
+
 def decimal(value: float | None, digits: int = 3) -> str:
     if value is None:
         return MISSING

@@ -9,6 +9,7 @@ import typer
 
 from fglaudit.commands.options import RootOption
 from fglaudit.errors import FglauditError, unknown
+from fglaudit.interruption import interrupt
 
 data_app = typer.Typer(help="List, check, describe and fetch data sets.", no_args_is_help=True)
 
@@ -85,7 +86,7 @@ def data_fetch(
     """Download the raw files of a public data set, the one command that uses the network."""
     from fglaudit.datasets import fetch
 
-    root.mkdir(parents=True, exist_ok=True)
+    interrupt()
     print(fetch(name, root))
     print(f"use it with --root {root} or FGLAUDIT_DATA={root}")
 

@@ -10,6 +10,7 @@ import typer
 
 from fglaudit.commands.options import DeviceOption, RootOption, refuse_less_than_one
 from fglaudit.errors import FglauditError
+from fglaudit.files.user import is_folder
 from fglaudit.interruption import interrupt
 
 
@@ -36,6 +37,10 @@ def reproduce(
         given = [name for name, value in changed if value]
         if given:
             raise FglauditError(f"--status measures nothing and shows every row; got {given[0]} too; leave it out")
+        if out is not None and not is_folder(out):
+            raise FglauditError(
+                f"--out with --status is a folder of measured tables; there is no folder {out}; correct it"
+            )
         print(status_of(table, out or Path("runs") / "reproduce"), end="")
         return
     import torch
@@ -43,7 +48,7 @@ def reproduce(
     from fglaudit.reproduce.output import markdown, write
     from fglaudit.reproduce.published import TITLES
     from fglaudit.reproduce.run import reproduce as measured
-    from fglaudit.suite.overrides import pick_device
+    from fglaudit.suite.overrides import data_root, pick_device
 
     if not table:
         for name, title in TITLES.items():
@@ -52,10 +57,12 @@ def reproduce(
     interrupt()
     folder = out or Path("runs") / "reproduce" / table
     rows = measured(
-        table, folder, quick=quick, only=only, root=str(root) if root else None, seeds=seeds,
+        table, folder, quick=quick, only=only, root=str(data_root(root)) if root is not None else None, seeds=seeds,
         device=torch.device(pick_device(device)),
         announce=lambda text: print(text, file=sys.stderr, flush=True),
     )  # fmt: skip
     print(markdown(table, rows), end="")
     for path in write(table, rows, folder):
         print(path, file=sys.stderr)
+    if not any(row.values for row in rows):
+        raise FglauditError(f"at least one row of {table} must be measured; none could be: {rows[0].reason}")

@@ -72,8 +72,9 @@ def run(
     from fglaudit.execution.display import say
     from fglaudit.execution.engines.by_name import make_engine
     from fglaudit.execution.engines.engine import default_jobs
-    from fglaudit.execution.folder.run_folder import check_ours, run_folder
+    from fglaudit.execution.folder.run_folder import check_ours, check_place, run_folder
     from fglaudit.execution.folder.shards import Shard
+    from fglaudit.execution.log_file import check_log
     from fglaudit.suite.overrides import load_suite, output_folder, pick_device
     from fglaudit.suite.plugin_files import Trust
 
@@ -102,6 +103,9 @@ def run(
     chosen_engine = make_engine(engine, jobs, address=address, cell_timeout=cell_timeout, gpus=gpus, memory=memory)
     check_ours(run_folder(directory))  # what a run refuses at once, --dry-run refuses too
     if dry_run:
+        check_place(run_folder(directory))
+        if log is not None:
+            check_log(log)
         _dry_run(screen, suite, resolved, directory, secret=secret, sharded=part is not None, estimates=not quick)
         return
 

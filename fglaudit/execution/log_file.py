@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,7 +25,7 @@ class LogFile(Listener):
             FglauditError: it cannot be written.
         """
         self.path = user_path(path, "a log file")
-        self.say("log of fglaudit begins")
+        self._append("")
 
     def say(self, text: str) -> None:
         """Write one line.
@@ -33,9 +34,12 @@ class LogFile(Listener):
             FglauditError: that is not possible.
         """
         now = datetime.now(UTC).isoformat(timespec="seconds")
+        self._append(f"{now} {printable(text)}\n")
+
+    def _append(self, text: str) -> None:
         try:
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(f"{now} {printable(text)}\n")
+                file.write(text)
         except (OSError, ValueError) as error:
             raise FglauditError(
                 f"a log file must be writable; {self.path}: {reason(error)}; use another --log"
@@ -49,6 +53,14 @@ class LogFile(Listener):
         for row in record.findings:
             if row.status in (Status.FAILED, Status.BROKEN_ATTACK):
                 self.say(f"{record.cell} {row_line(row)}")
+
+
+def check_log(path: Path) -> None:
+    """Raise :class:`FglauditError` where no log can be appended to ``path``; nothing is written there."""
+    new = not os.path.lexists(user_path(path, "a log file"))
+    log = LogFile(path)
+    if new:
+        log.path.unlink(missing_ok=True)
 
 
 def row_line(row: Finding) -> str:

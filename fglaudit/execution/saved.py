@@ -19,6 +19,7 @@ from fglaudit import __version__, registry
 from fglaudit.attacking import run_attacks
 from fglaudit.errors import FglauditError
 from fglaudit.execution.folder.plan import Planned
+from fglaudit.execution.folder.run_folder import READ, run_folder
 from fglaudit.execution.folder.stored_record import Made, record_text
 from fglaudit.execution.folder.stored_run import Manifest, read_manifest, read_record
 from fglaudit.execution.rows import cell_record
@@ -63,6 +64,7 @@ def find(path: Path) -> Source:
     Raises:
         FglauditError: if there are none.
     """
+    path = run_folder(path, READ)
     if (path / "recording.json").is_file():
         run = path.parent.parent
         if path.parent.name == RECORDINGS and (run / "run.json").is_file():

@@ -56,7 +56,7 @@ class NodeClients:
     @staticmethod
     def of(clients: Sequence[ClientGraph], device: torch.device) -> NodeClients:
         """Stack the clients' samples in their order; one label or mask of a node holds for all its samples."""
-        x = torch.cat([client.x for client in clients]).to(device)
+        x = torch.cat([client.x for client in clients]).float().to(device)
         x = x.unsqueeze(1) if x.dim() == 2 else x
 
         def per_sample(parts: list[Tensor]) -> Tensor:

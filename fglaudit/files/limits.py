@@ -33,6 +33,8 @@ DRAWN = 3 * 10**7
 """Numbers that may be drawn again and again until a graph fits."""
 CLASSES = 10_000
 
+REAL = 3.4e38
+"""Of a number that is no whole one: training computes in single precision, which holds no more."""
 MOST = 1_000_000
 """Of a whole number that :data:`SIZES` does not name."""
 SIZES: Mapping[str, int] = {
@@ -64,9 +66,10 @@ field: ``field(default=3, metadata={"most": 10**9})``."""
 
 
 def refuse_large(value: Any, name: str, what: str, metadata: Mapping[Any, Any]) -> None:
-    """Raise :class:`FglauditError` if a whole number in ``value``, or in a list of them, is beyond the limit of the
-    field ``name``; ``what`` says where it stands."""
+    """Raise :class:`FglauditError` if a number in ``value``, or in a list of them, is beyond :data:`REAL`, a whole one
+    beyond the limit of the field ``name``; ``what`` says where it stands."""
     most = int(metadata.get("most", SIZES.get(name, MOST)))
     for number in value if isinstance(value, (list, tuple, set, frozenset)) else (value,):
-        if isinstance(number, int) and abs(number) > most:
-            raise FglauditError(f"{what} may be at most {most}; got {shown(number)}; lower it")
+        limit = REAL if isinstance(number, float) else most
+        if isinstance(number, int | float) and abs(number) > limit:
+            raise FglauditError(f"{what} may be at most {limit}; got {shown(number)}; lower it")

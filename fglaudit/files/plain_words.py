@@ -10,6 +10,8 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fglaudit.errors import shown
+
 _TEXT, _WHOLE, _NUMBER, _FLAG, _LIST = "text", "a whole number", "a number", "true or false", "a list"
 _MAPPING = "a mapping of keys to values"
 
@@ -83,6 +85,8 @@ def fix(wanted: str, value: Any) -> str:
         return flag_meant(value)
     if isinstance(value, str) and wanted.removeprefix("must be ").startswith((_WHOLE, _NUMBER)) and _digits(value):
         return "write it without quotes, in digits alone"
+    if wanted.startswith(f"{_LIST}, each entry") and isinstance(value, str | int | float):
+        return f"write [{shown(value)}]"
     return ""
 
 

@@ -39,7 +39,8 @@ def import_graph(
     """
     target = user_path(out, "the file to write")
     if target.suffix != ".npz":
-        raise FglauditError(f"a graph is written as .npz; got {target}; write -o {target.with_suffix('.npz')}")
+        example = target.with_suffix(".npz") if target.name else "my_graph.npz"
+        raise FglauditError(f"a graph is written as .npz; got {shown(str(out))}; write -o {example}")
     if target.exists() and not replace:
         raise FglauditError(f"files are not written over; {target} exists; use another -o, or --replace")
     if not target.parent.is_dir():

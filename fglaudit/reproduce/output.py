@@ -7,7 +7,7 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from fglaudit.files.own import make_folder, write_atomic
+from fglaudit.files.own import write_atomic
 from fglaudit.reproduce.figure import dot_plot
 from fglaudit.reproduce.published import TITLES
 from fglaudit.reproduce.run import Compared
@@ -20,8 +20,7 @@ SHOWN = ("row", "paper", "ours", "gap", "in deviations", "runs", "CPU s", "GB")
 
 
 def write(table: str, rows: Sequence[Compared], folder: Path) -> list[Path]:
-    """Write ``table.md``, ``table.csv`` and ``table.svg`` into ``folder``; returns their paths."""
-    make_folder(folder)
+    """Write ``table.md``, ``table.csv`` and ``table.svg`` into ``folder``, which is there; returns their paths."""
     texts = {"table.md": markdown(table, rows), "table.csv": as_csv(rows), "table.svg": dot_plot(TITLES[table], rows)}
     for name, text in texts.items():
         write_atomic(folder / name, text)

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import torch
 
+from fglaudit.execution.folder.lock import folder_lock
+from fglaudit.execution.folder.run_folder import run_folder
+from fglaudit.files.own import make_folder
 from fglaudit.reproduce.figures import measure, seeds_of, table_rows
 from fglaudit.reproduce.measurements import Table
 from fglaudit.reproduce.published import Published
@@ -74,23 +77,27 @@ def reproduce(
         seeds: how many, at most; None: as many as the paper's table is reproduced with.
 
     Raises:
-        FglauditError: no such table or row.
+        FglauditError: no such table or row; ``folder`` cannot be written, or another process measures into it.
     """
     rows = table_rows(table, quick=quick, only=only)
+    folder = run_folder(folder)
+    if not folder.is_dir():
+        make_folder(folder)
     stored = Table(folder / "measurements.csv", KEY, VALUES)
     planned = {row: seeds_of(row, quick=quick)[:seeds] for row in rows}
     reasons: dict[Published, str] = {}
-    for place in range(max(len(each) for each in planned.values())):
-        for row, each in planned.items():
-            if place >= len(each) or row in reasons or stored.has({**row.key, "seed": each[place]}):
-                continue
-            found = measure(row, each[place], root, device)
-            if isinstance(found, str):
-                if found not in reasons.values():
-                    announce(f"left out: {found}")
-                reasons[row] = found  # not stored: with other data or another version there may be a figure
-            else:
-                _store(row, each[place], found, stored, announce)
+    with folder_lock(folder, 0):  # two processes would store a seed twice, and it would count as two runs
+        for place in range(max(len(each) for each in planned.values())):
+            for row, each in planned.items():
+                if place >= len(each) or row in reasons or stored.has({**row.key, "seed": each[place]}):
+                    continue
+                found = measure(row, each[place], root, device)
+                if isinstance(found, str):
+                    if found not in reasons.values():
+                        announce(f"left out: {found}")
+                    reasons[row] = found  # not stored: with other data or another version there may be a figure
+                else:
+                    _store(row, each[place], found, stored, announce)
     return compared(rows, stored, reasons)
 
 

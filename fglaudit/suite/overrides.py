@@ -13,7 +13,7 @@ import torch
 from fglaudit import registry
 from fglaudit.errors import FglauditError, meant, shown, unknown
 from fglaudit.files import limits
-from fglaudit.files.user import is_folder
+from fglaudit.files.user import is_folder, user_path
 from fglaudit.interfaces import Attack
 from fglaudit.observers import ObserverSpec
 from fglaudit.suite.checks import check_attacks, check_observers
@@ -40,8 +40,7 @@ def load_suite(
     if datasets:
         data["datasets"] = [dataset_entry(dataset) for dataset in datasets]
     if root is not None:
-        if not is_folder(root):
-            raise FglauditError(f"--root must be a folder with raw data sets; there is no folder {root}; correct it")
+        root = data_root(root)
         entries = data.get("datasets")
         if isinstance(entries, list):
             named = [{"name": entry} if isinstance(entry, str) else entry for entry in entries]
@@ -49,6 +48,18 @@ def load_suite(
     if seeds is not None:
         data["seeds"] = parse_seeds(seeds)
     return resolve(data, name, path.parent if path else None, trust)
+
+
+def data_root(root: Path) -> Path:
+    """Return the folder that ``--root`` names.
+
+    Raises:
+        FglauditError: there is none.
+    """
+    folder = user_path(root, "--root")
+    if not is_folder(folder):
+        raise FglauditError(f"--root must be a folder with raw data sets; there is no folder {root}; correct it")
+    return folder
 
 
 def dataset_entry(name: str) -> dict[str, str]:

@@ -26,7 +26,7 @@ from fglaudit import registry
 from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError, shown, unknown
 from fglaudit.files import limits, plain_words
-from fglaudit.files.user import is_file, read_file, user_path
+from fglaudit.files.user import is_file, is_folder, read_file, user_path
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.observers import ObserverSpec
 from fglaudit.parties import HONEST
@@ -171,6 +171,11 @@ def read(name_or_path: str) -> tuple[dict[str, Any], Path | None]:
     if name_or_path in texts:
         return parse(texts[name_or_path], name_or_path), None
     path = user_path(name_or_path, "a suite file")
+    if is_folder(path):
+        raise FglauditError(
+            f"a suite is an embedded one or a YAML file; {shown(name_or_path)} is a folder; name the file in it, or"
+            " one that fglaudit list suites prints"
+        )
     if not is_file(path):
         if path.suffix in (".yaml", ".yml") or "/" in name_or_path:
             raise FglauditError(

@@ -58,7 +58,7 @@ class APPNP(FullBatchProtocol):
         edges = graph.edge_index.to(device)
         propagate = propagator(edges, graph.num_nodes, self.alpha, self.propagation_steps, truncated=self.truncated)
         layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, 2)
-        x = graph.x.to(device)
+        x = graph.x.float().to(device)
 
         def logits(model: Mapping[str, Tensor]) -> Tensor:
             first, second = model.values()

@@ -59,7 +59,7 @@ class GraphSAGE(FullBatchProtocol):
         share = 1 / torch.bincount(row, minlength=graph.num_nodes).clamp(min=1).float()
         mean = SparseMatrix.from_entries(row, column, share[row], (graph.num_nodes, graph.num_nodes))
         layout = self.layout(graph.num_features, graph.num_classes)
-        x = graph.x.to(device)
+        x = graph.x.float().to(device)
         nearby = mean @ x
 
         def logits(model: Mapping[str, Tensor]) -> Tensor:

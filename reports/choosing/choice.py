@@ -14,7 +14,7 @@ from fglaudit.reports.answers import Answer, AnswerWord, answers, applies
 from fglaudit.reports.choosing.options import is_option
 from fglaudit.reports.labels import place
 from fglaudit.reports.leaks import FEATURES, NEGLIGIBLE, mean, sd
-from fglaudit.reports.numbers import percent_spread
+from fglaudit.reports.numbers import percent_spread, seed_list
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting, setting_key, summarize
 
@@ -44,7 +44,7 @@ class Confirmations:
         again = self.settings.get(setting_key(setting.records[0]))
         if again is None:
             return CHOSEN
-        seeds = f"fresh {'seed' if len(again.seeds) == 1 else 'seeds'} {_listed(again.seeds)}"
+        seeds = f"fresh {'seed' if len(again.seeds) == 1 else 'seeds'} {seed_list(again.seeds)}"
         worst = min(_on_features(again, observer), key=lambda a: _GRAVEST_FIRST.index(a.word), default=None)
         if worst is None:
             return f"{CHOSEN}: {seeds} have no result on features"
@@ -112,10 +112,3 @@ def _open(setting: Setting, observer: Observer | None) -> bool:
 
 def _accuracy(setting: Setting) -> float:
     return mean(setting.per_seed("accuracy")) or 0.0
-
-
-def _listed(seeds: Sequence[int]) -> str:
-    """``3`` or ``3 to 7``, or the seeds one by one where they do not follow one another."""
-    if len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
-        return f"{seeds[0]} to {seeds[-1]}"
-    return ", ".join(map(str, seeds))

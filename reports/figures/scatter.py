@@ -55,7 +55,8 @@ class _Frame:
 
     @staticmethod
     def around(points: Sequence[Point], lines: Sequence[Line], width: int, height: int) -> _Frame:
-        across = [p.x for p in points] + [line.x for line in lines]
+        spreads = [p.x + sign * (p.x_sd or 0.0) for p in points for sign in (-1, 1)]
+        across = spreads + [line.x for line in lines]
         x_low, x_high = min(across), max(across)
         pad = max(0.1 * (x_high - x_low), 0.02)
         lowest = min(p.y if p.low is None else p.low for p in points)

@@ -108,6 +108,7 @@ def _environment() -> Environment:
         "place": place,
         "percent_spread": numbers.percent_spread,
         "plural": numbers.plural,
+        "seed_list": numbers.seed_list,
         "interval": numbers.interval,
         "breakdown": breakdown,
         "extras": extras,

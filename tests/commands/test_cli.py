@@ -124,12 +124,25 @@ def test_every_listed_thing_can_be_shown(capsys: pytest.CaptureFixture[str]) -> 
         (["list", "cheese"], ["'cheese' (known: attacks, datasets, defenses, partitions"]),
         (["show", "cheese"], ["'cheese' (fglaudit list KIND prints what there is: protocols, attacks"]),
         (["show", "laplace"], ["did you mean 'clipped-laplace'"]),
+        (["run", "folder"], ["'folder' is a folder; name the file in it"]),
+        (["run", "small.yaml", "--dry-run", "--log", "none/x"], ["log file", "none/x", "use another --log"]),
+        (["run", "small.yaml", "--dry-run", "--log", "folder"], ["folder: Is a directory; use another --log"]),
+        (["data", "fetch", "cora", "--root", "mine.py"], ["'mine.py': File exists; use another --root"]),
+        (["data", "fetch", "cora", "--root", "mine.py/x"], ["'mine.py/x': Not a directory; use another --root"]),
+        (["data", "fetch", "cora", "--root", "a" * 300], ["File name too long", "use another --root"]),
+        (["attack", "a" * 300, "--observer", "server", "--attack", "lira"], ["File name too long"]),
+        (["import", "n.csv", "e.csv", "-o", ""], ["got ''; write -o my_graph.npz"]),
+        (["import", "n.csv", "e.csv", "-o", "a" * 300 + ".npz"], ["must be usable", "File name too long"]),
+        (["reproduce", "fedgcn-table2", "--root", "none"], ["there is no folder none"]),
+        (["reproduce", "fedgcn-table2", "--out", "mine.py"], ["mine.py is a file; use another --out"]),
+        (["reproduce", "--status", "--out", "none"], ["there is no folder none"]),
     ],
 )
 def test_what_a_user_can_fix_is_one_line_and_exit_code_2(
     arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("empty.yaml").touch()
+    Path("folder").mkdir()
     Path("mine.py").write_text("class Mine:\n    pass\n")
     monkeypatch.delenv("FGLAUDIT_DATA", raising=False)
     assert call(*arguments) == 2
@@ -208,7 +221,9 @@ def test_more_clients_than_nodes_and_bad_suites_train_nothing(capsys: pytest.Cap
 def test_dry_run_lists_the_cells_and_writes_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert call("run", "quickstart", "--seeds", "0,1", "--dry-run", "--quick") == 0
+    before = sorted(Path().iterdir())
+    assert call("run", "quickstart", "--seeds", "0,1", "--dry-run", "--quick", "--log", "run.log") == 0
+    assert sorted(Path().iterdir()) == before
     out = capsys.readouterr().out
     assert out.count("to do") == int(out.split(" cells")[0].split()[-1]) > 0
     assert (

@@ -52,3 +52,11 @@ def test_a_lines_name_is_broken_where_the_figure_is_too_low_for_it() -> None:
         lines = [part.rpartition(">")[2] for part in lines]
         assert len(lines) == count and " ".join(lines) == text
         assert all(6.3 * len(line) <= height - 46 - 16 - 6 for line in lines)
+
+
+def test_the_spread_of_an_accuracy_stays_within_the_figure() -> None:
+    points = [Point(x, 0.1, 0.0, 1.0, 0.2, 0, 0, "p", "tip") for x in (0.3, 0.4)]
+    svg = str(scatter(points, "name", 1140, 420, labelled=True))
+    bars = re.findall(r'class="error s0" d="[^"]*M([\d.-]+) [\d.]+h([\d.]+)"', svg)
+    assert len(bars) == 2
+    assert all(float(start) >= 58 and float(start) + float(length) <= 1140 - 16 for start, length in bars)

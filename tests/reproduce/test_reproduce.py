@@ -127,6 +127,26 @@ def test_a_stopped_table_goes_on_and_files_agree(tmp_path: Path, monkeypatch: py
     assert paths[2].read_text().count('fill="#1d4ed8"') == len(done) + 1
 
 
+def test_one_process_at_a_time_measures_into_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would store the same seed, and a row would count two runs."""
+
+    def another(row: Published, seed: int, root: str | None, device: torch.device) -> Measured | str:
+        with pytest.raises(FglauditError, match="in use by another run"):
+            reproduce("fedgcn-table2", tmp_path, quick=True)
+        return invented(row, seed, root, device)
+
+    monkeypatch.setattr(run, "measure", another)
+    assert all(len(row.values) <= 1 for row in reproduce("fedgcn-table2", tmp_path, quick=True, seeds=1))
+
+
+def test_a_table_of_which_nothing_could_be_measured_is_no_success(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    command = ["reproduce", "fedgcn-table2", "--quick", "--root", str(tmp_path / "empty"), "--out", str(tmp_path / "o")]
+    done = CliRunner().invoke(app, command)
+    assert isinstance(done.exception, FglauditError)
+    assert "none could be: cora needs its raw files" in str(done.exception)
+
+
 def test_files_of_before_devices_were_named_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "measure", invented)
     again = partial(reproduce, "fedgcn-table2", tmp_path, only="FedGCN(2-hop), cora, beta=1,", seeds=2)

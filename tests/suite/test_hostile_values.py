@@ -177,12 +177,19 @@ def test_quoted_values_may_be_of_any_size() -> None:
         (("protocols", "rounds"), "3", "a whole number; got '3' (text); write it without quotes"),
         (("protocols", "rounds"), True, "a whole number; got True (true or false)"),
         (("attacks", "fpr"), "0.01", "a number or null; got '0.01' (text); write it without quotes"),
+        (("defenses", "clip"), 2.0, "a list, each entry a number; got 2.0 (a number); write [2.0]"),
     ],
 )
 def test_text_in_a_suite_is_no_number(place: tuple[str, str], value: Any, rule: str) -> None:
-    name = {"protocols": "fedgcn", "attacks": "lira"}[place[0]]
+    name = {"protocols": "fedgcn", "attacks": "lira", "defenses": "clipping"}[place[0]]
     data = {**parse(BASE, "small"), place[0]: [{"name": name, place[1]: value}]}
     assert f"{place[0]}[0]: " in outcome(data) and f"field {place[1]!r} must be {rule}" in outcome(data)
+
+
+@pytest.mark.parametrize("value", [1e300, -1e39])
+def test_a_number_that_single_precision_does_not_hold_is_refused_before_training(value: float) -> None:
+    data = {**parse(BASE, "small"), "protocols": [{"name": "fedgcn", "learning_rate": value}]}
+    assert f"field 'learning_rate' may be at most 3.4e+38; got {value}; lower it" in outcome(data)
 
 
 @pytest.mark.parametrize("value", ["no", "off", 0])

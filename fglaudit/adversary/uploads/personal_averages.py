@@ -12,7 +12,7 @@ a_i the weight of the single other client v in what i is sent, that is
 Two of them have two equations of hundreds of thousands of entries in theta_v and two numbers: least squares gives all
 of it. The averages of global nodes then give v's, in an order that follows from the nearest of those it went on from,
 and these a_i exactly (:mod:`fglaudit.adversary.uploads.averaged_nodes`), or up to a few values. Of embeddings the a_i
-give S_iv. One of two clients has one equation, and the other's upload too: a_i is the value under which that one's model
+give S_iv. One of two clients has one equation, and the other's upload too: a_i is the value under which its model
 moved as far as its own, since steps of Adam are of one size. In the first round v went on from what everybody was sent;
 then the observer has all that the server averages for v.
 """

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 from fglaudit.errors import FglauditError, shown
-from fglaudit.files.own import reason
+from fglaudit.files.own import check_writable, reason
 from fglaudit.files.user import user_path
 
 CONFIRMED = "confirmed"
@@ -66,6 +66,12 @@ def check_ours(directory: Path) -> None:
             f"the output folder must be new, empty or a run; {directory} holds {shown(foreign[0])[1:-1]}; use another"
             " --out"
         )
+
+
+def check_place(directory: Path) -> None:
+    """Raise :class:`FglauditError` unless a run can be written into ``directory``, or that be made."""
+    there = next(folder for folder in (directory, *directory.absolute().parents) if folder.is_dir())
+    check_writable(there, "use another --out")
 
 
 def _empty(directory: Path, name: str) -> bool:

@@ -29,11 +29,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from filelock import FileLock, Timeout
 
 from fglaudit import __version__, registry
 from fglaudit.errors import FglauditError
 from fglaudit.execution.folder.growing import FIX, RULE, grows
+from fglaudit.execution.folder.lock import folder_lock
 from fglaudit.execution.folder.plan import Planned
 from fglaudit.execution.folder.run_folder import check_ours, free_name, run_folder
 from fglaudit.execution.folder.shards import WAIT_SECONDS, Shard, check_none, held
@@ -42,7 +42,6 @@ from fglaudit.execution.folder.stored_run import OTHER, Manifest, is_there, no_c
 from fglaudit.files.own import (
     TEMPORARY,
     make_folder,
-    reason,
     remove_tree,
     write_atomic,
 )
@@ -84,7 +83,7 @@ class RunStore:
         if self.shard is None:
             yield
             return
-        with _locked(self.directory, WAIT_SECONDS):
+        with folder_lock(self.directory, WAIT_SECONDS):
             yield
 
     def finished(self, cells: Iterable[str] | None = None) -> dict[str, CellRecord]:
@@ -181,7 +180,7 @@ def open_run(
         if shard is not None:
             held_long.enter_context(held(directory, shard))
         with contextlib.ExitStack() as held_now:
-            held_now.enter_context(_locked(directory, 0 if shard is None else WAIT_SECONDS))
+            held_now.enter_context(folder_lock(directory, 0 if shard is None else WAIT_SECONDS))
             if shard is None:
                 check_none(directory)
             store = _prepared(directory, suite, cells, data, threads, shard)
@@ -191,27 +190,6 @@ def open_run(
             yield store
         finally:
             store.remove_spool()
-
-
-@contextlib.contextmanager
-def _locked(directory: Path, seconds: float) -> Iterator[None]:
-    """Hold the lock of a run, for which others are waited at most ``seconds``."""
-    lock = FileLock(directory / ".lock", timeout=seconds)
-    try:
-        lock.acquire()
-    except Timeout as error:
-        raise FglauditError(
-            f"one run at a time may use a folder; {directory} is in use by another run; wait for it or use another"
-            " --out"
-        ) from error
-    except (OSError, NotImplementedError) as error:
-        raise FglauditError(
-            f"the output folder must be writable; {directory}: {reason(error)}; make it so, or use another --out"
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _prepared(
