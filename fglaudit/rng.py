@@ -78,3 +78,11 @@ def split(rng: torch.Generator, purpose: str) -> torch.Generator:
     """Return an independent child of ``rng`` for ``purpose``; ``rng`` itself moves on by one draw."""
     seed = int(torch.randint(2**62, (1,), generator=rng).item())
     return derive(seed, purpose, key=getattr(rng, "key", b""))
+
+
+def drew_one_word(start: torch.Generator, now: torch.Generator) -> bool:
+    """Return whether ``now``, which began as ``start``, gave 32 bits since and no more: no seed made of them is a
+    secret, whoever has a few hours tries them all."""
+    again = copied(start)
+    torch.empty(1, dtype=torch.int32, device=again.device).random_(generator=again)
+    return torch.equal(again.get_state(), now.get_state())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import torch
@@ -21,12 +22,14 @@ from fglaudit.empirical.whole_training import NAME as WHOLE
 from fglaudit.empirical.whole_training import whole_training_audit
 from fglaudit.facts import Fact, Unstated, rebuilt
 from fglaudit.graph import FederatedGraph
-from fglaudit.guarantees import NOT_REPLAYED, Audit, FieldState, Outcome, Verdict, Word
+from fglaudit.guarantees import NOT_REPLAYED, Audit, FieldState, Outcome, Verdict, Word, empty
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee
 from fglaudit.privacy.accounted import Accounted
 from fglaudit.privacy.counted import Counted
 from fglaudit.privacy.from_facts import account
 
+_OF_FACTS = ("sensitivity", "noise", "dependence")
+"""Audits that compare what left with the facts, and not what can be told of a record with the guarantee."""
 _SMALL = 2**22
 """Entries of the feature rows up to which threads cost more than they save."""
 
@@ -101,10 +104,20 @@ def judge(
     audits += [foreign_audit(seen, accounted), sensitivity_audit(seen), fields, *sealing]
     if isinstance(accounted, Accounted):
         audits += _replayed(protocol, graph, defense, facts, promise, accounted, seed=seed, device=device)
+    if any(change.merges for change in unstated):
+        audits = [_against_facts_alone(audit) for audit in audits]
     left = copies + _uncovered(seen, promise, sealed)
-    verdict = verdict_of(promise, accounted, audits, left=left, sealed=sealed)
+    verdict = _weighed(verdict_of(promise, accounted, audits, left=left, sealed=sealed), graph.num_nodes)
     labels = label_states(protocol, graph, defense, context, counted, verdict, seed=seed, device=device)
     return verdict, (*field_states(seen, counted, accounted, promise, sealed, sealing), *labels)
+
+
+def _weighed(verdict: Verdict, nodes: int) -> Verdict:
+    """Return a ``verdict`` that says so where what was verified protects nobody in a graph of so many ``nodes``."""
+    if verdict.word is not Word.VERIFIED or verdict.epsilon is None:
+        return verdict
+    why = empty(verdict.epsilon, verdict.delta or 0.0, nodes)
+    return dataclasses.replace(verdict, reason=f"protects nobody: {why}; {verdict.reason}") if why else verdict
 
 
 def promised(promise: Guarantee) -> bool:
@@ -118,6 +131,15 @@ def _facts_audit(unstated: Sequence[Unstated]) -> Audit:
         return Audit("facts", Outcome.PASSED, "facts explain all that the defense changed")
     words = "; ".join(f"{change.target}: {change.why}" for change in unstated[:3])
     return Audit("facts", Outcome.UNTESTED, f"what the defense does is not stated: {words}")
+
+
+def _against_facts_alone(audit: Audit) -> Audit:
+    """Return an audit that compares with what is stated as untested, if it refutes: where different values left as the
+    same one, more was done than is stated, and that may well have been done to values that noise hides already."""
+    if audit.outcome is not Outcome.REFUTED or audit.name not in _OF_FACTS:
+        return audit
+    why = f"other than stated, which does not say that less is hidden: {audit.detail}"
+    return dataclasses.replace(audit, outcome=Outcome.UNTESTED, detail=why)
 
 
 def _threads(graph: FederatedGraph) -> int | None:

@@ -8,7 +8,7 @@ in; a plugin may subclass :class:`Fact`, and nobody models its fact until an att
 
 from fglaudit.facts.base import Fact, Unstated
 from fglaudit.facts.edges import DegreeBound, DroppedEdges, Merged
-from fglaudit.facts.lookup import KINDS, first, is_built_in, kind_of, name_of, on, rebuilt
+from fglaudit.facts.lookup import KINDS, before_noise, first, is_built_in, kind_of, name_of, on, rebuilt
 from fglaudit.facts.messages import LARGEST_FLOODING, Absent, Foreign, Sealed
 from fglaudit.facts.noise import Additive, Correlated, Masked, Memoised
 from fglaudit.facts.targets import EDGES, GRADIENTS, ROWS, Edges, Field, Gradients, Rows, Target
@@ -45,6 +45,7 @@ __all__ = [
     "Sealed",
     "Target",
     "Unstated",
+    "before_noise",
     "first",
     "is_built_in",
     "kind_of",

@@ -48,7 +48,9 @@ class Unstated:
     Attributes:
         target: what was changed.
         why: in words.
+        merges: whether different values left as the same one, so that how large their noise was cannot be told.
     """
 
     target: Target
     why: str
+    merges: bool = False

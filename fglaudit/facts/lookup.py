@@ -49,6 +49,25 @@ def on(facts: Iterable[Fact], payload: str | type, field: str = "", direction: s
     return tuple(f for f in facts if isinstance(f.target, Field) and f.target.meets(name, field, direction))
 
 
+def before_noise(facts: Iterable[Fact]) -> tuple[Fact, ...]:
+    """Return the facts, in order, without those about values that noise or random reports came to before: what is done
+    then bounds nothing of what the noise hides."""
+    kept: list[Fact] = []
+    drawn: list[Target] = []
+    for fact in facts:
+        if not any(_overlap(fact.target, target) for target in drawn):
+            kept.append(fact)
+        if isinstance(fact, Additive | Randomised):
+            drawn.append(fact.target)
+    return tuple(kept)
+
+
+def _overlap(one: Target, other: Target) -> bool:
+    if isinstance(one, Field) and isinstance(other, Field):
+        return one.meets(other.payload, other.name, other.direction)
+    return one == other
+
+
 def first(facts: Iterable[Fact], kind: type[F], target: Target | str | type | None = None) -> F | None:
     """Return the first fact of ``kind`` about ``target`` (None: about anything), or None.
 

@@ -18,6 +18,7 @@ from typing import Any
 from fglaudit.errors import FglauditError, shown
 from fglaudit.files import limits
 from fglaudit.files.user import read_file, resolved, user_path
+from fglaudit.plugins.unaltered import functions, refuse_altered
 from fglaudit.tracebacks import place
 
 _files: dict[Path, str] = {}
@@ -68,6 +69,7 @@ def load_file(path: Path, expected: str | None = None) -> Any:
     sys.modules[module_name] = module  # dataclasses and pickle look modules up here
     # Tracebacks show lines of this text, also if the file changes.
     linecache.cache[str(full)] = (len(text), None, text.decode("utf-8", "replace").splitlines(True), str(full))
+    before = functions()
     try:
         exec(compile(text, str(full), "exec", dont_inherit=True), module.__dict__)
     except (Exception, SystemExit) as error:
@@ -76,8 +78,18 @@ def load_file(path: Path, expected: str | None = None) -> Any:
             f"a plugin file must import without error; {full} raises {type(error).__name__}: {error}{place(error)};"
             " correct the file"
         ) from error
+    try:
+        refuse_altered(before, {str(full)})
+    except FglauditError:
+        del sys.modules[module_name]
+        raise
     _files[full] = digest
     return module
+
+
+def files_run() -> set[str]:
+    """Return the plugin files that were imported so far."""
+    return {str(path) for path in _files}
 
 
 def loaded_files() -> dict[str, str]:

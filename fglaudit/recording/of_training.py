@@ -19,10 +19,13 @@ from fglaudit.empirical.judge import judge
 from fglaudit.empirical.verdict_word import TRADE_OFF
 from fglaudit.federated.collapse import balanced_accuracy, collapsed
 from fglaudit.graph import FederatedGraph
-from fglaudit.guarantees import FieldState, Verdict, Word
+from fglaudit.guarantees import Audit, FieldState, Outcome, Verdict, Word
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained, bound
 from fglaudit.parties.base import ActiveChannel, Behaviour, Conduct
+from fglaudit.plugins.modules import files_run
 from fglaudit.plugins.staying import staying
+from fglaudit.plugins.unaltered import functions, refuse_altered
+from fglaudit.plugins.watched import watched
 from fglaudit.recording.recording import Recording
 from fglaudit.rng import derive
 from fglaudit.scoring.truth import GroundTruth
@@ -71,19 +74,29 @@ def record_training(
     if context is None:
         protocol.check(graph)
         context = protocol.context(graph)
-    session = bound(defense, context)
-    transcript = Transcript(folder)
-    wire = channel(session, graph.num_clients, derive(seed, "defense", key=key), transcript, keep or Keep(), progress)
-    wire.states(context)
-    conduct = Conduct() if behaviour is None else behaviour.bind(protocol, graph, derive(seed, "behaviour", key=key))
-    carrier = wire if behaviour is None else ActiveChannel(wire, conduct)
-    start = time.perf_counter()
-    trained = protocol.train(graph, carrier, rng=derive(seed, "train", key=key), device=device)
-    seconds = time.perf_counter() - start
-    guarantee = promise_of(session)
-    verdict, fields = _judged(
-        protocol, graph, defense, session, guarantee, wire, seed=seed, device=device, empirical=empirical
-    )
+    files = files_run()
+    before = functions() if files else {}
+    with watched(protocol, defense) as seen:
+        session = bound(defense, context)
+        transcript = Transcript(folder)
+        wire = channel(
+            session, graph.num_clients, derive(seed, "defense", key=key), transcript, keep or Keep(), progress
+        )
+        wire.states(context)
+        conduct = (
+            Conduct() if behaviour is None else behaviour.bind(protocol, graph, derive(seed, "behaviour", key=key))
+        )
+        carrier = wire if behaviour is None else ActiveChannel(wire, conduct)
+        start = time.perf_counter()
+        trained = protocol.train(graph, carrier, rng=derive(seed, "train", key=key), device=device)
+        seconds = time.perf_counter() - start
+        guarantee = promise_of(session)
+        verdict, fields = _judged(
+            protocol, graph, defense, session, guarantee, wire, seed=seed, device=device, empirical=empirical
+        )
+    if files:
+        refuse_altered(before, files)
+    verdict = _of_plain_code(verdict, seen)
     if behaviour is not None:
         verdict = _among_dishonest(verdict, guarantee, server_label(behaviour))
     held = range(graph.num_clients) if clients is None else clients
@@ -222,6 +235,18 @@ def _right_by_node(trained: Trained, graph: FederatedGraph) -> dict[str, list[fl
     nodes = torch.cat([ids.repeat_interleave(times) for ids, times in zip(graph.clients, places, strict=True)])
     order = torch.argsort(nodes, stable=True)
     return {"right": trained.right.long()[order].tolist()}
+
+
+def _of_plain_code(verdict: Verdict, seen: list[str]) -> Verdict:
+    """Return the verdict where a plugin asked the interpreter for what tells an audit from a run, or kept something
+    where no copy of it goes: what it does when nobody looks is then not known."""
+    if not seen:
+        return verdict
+    why = f"a plugin {'; a plugin '.join(seen[:3])}, so what it does when nobody looks is not known"
+    audits = (*verdict.audits, Audit("code", Outcome.UNTESTED, why))
+    if verdict.word is Word.VERIFIED:
+        return dataclasses.replace(verdict, word=Word.CLAIMED, reason=why, audits=audits)
+    return dataclasses.replace(verdict, audits=audits)
 
 
 def _among_dishonest(verdict: Verdict, guarantee: Guarantee, behaviour: str) -> Verdict:

@@ -23,6 +23,7 @@ from fglaudit.wire.observing.asked_again import AskedAgain
 from fglaudit.wire.observing.observed import Observed
 from fglaudit.wire.observing.observed_graph import copied
 from fglaudit.wire.observing.opened_again import OpenedAgain
+from fglaudit.wire.observing.plain_values import plain_client, plain_payload, plain_tensor
 from fglaudit.wire.observing.stated import Hook, Values
 from fglaudit.wire.transcript import Transcript
 
@@ -320,13 +321,13 @@ class RecordingChannel:
 def _prepare(client: ClientGraph, session: DefenseSession, values: Values, rng: torch.Generator) -> tuple[Any, Values]:
     """Let ``session`` prepare ``client`` with rows ``values["x"]``."""
     given = client if values["x"] is client.x else replace(client, x=values["x"])
-    prepared = session.prepare(given, rng)
+    prepared = plain_client(session.prepare(given, rng))
     return prepared, {"x": prepared.x}
 
 
 def _update(session: DefenseSession, values: Values, rng: torch.Generator) -> tuple[Any, Values]:
     """Let ``session`` make its sum of ``values["gradients"]``."""
-    total = session.local_update(values["gradients"], rng)
+    total = plain_tensor(session.local_update(values["gradients"], rng), "the sum of gradients")
     return total, {"gradients": total}
 
 
@@ -335,7 +336,7 @@ def _release(batch: MessageBatch, session: DefenseSession, values: Values, rng: 
     held = batch.payload.tensors()
     same = all(values[name] is value for name, value in held.items())
     given = batch if same else replace(batch, payload=type(batch.payload).from_tensors(dict(values)))
-    payload = session.release(given, rng)
+    payload = plain_payload(session.release(given, rng))
     return payload, payload.tensors()
 
 

@@ -31,6 +31,7 @@ from fglaudit.facts import (
     Randomised,
     Scaled,
     Sealed,
+    before_noise,
     first,
     on,
 )
@@ -212,7 +213,8 @@ def _steps(
     for number, noised in enumerate(accounted.mechanisms):
         if noised.distribution not in ("gaussian", "laplace"):
             continue
-        clips = [f for f in on(facts, noised.payload, "", _side(noised.by_server)) if isinstance(f, Clipped)]
+        about = before_noise(on(facts, noised.payload, "", _side(noised.by_server)))
+        clips = [fact for fact in about if isinstance(fact, Clipped)]
         release = next((r for r in context.releases if r.payload.__name__ == noised.payload), None)
         joint = release is not None and not clips and noised.payload != ModelUpdate.__name__
         # A record that is zeroed out moves half as far as one that is replaced; whole clients always are replaced here.
@@ -240,8 +242,16 @@ def after_noise(facts: Sequence[Fact], noised: Noised) -> float | None:
     for fact in own[at + 1 :]:
         if not isinstance(fact, Scaled | Additive | Sealed | Absent | KeptColumns | Masked | Clipped):
             return None
+        if isinstance(fact, Clipped) and not _shortens(fact, noised):
+            return None
         factor *= abs(fact.factor) if isinstance(fact, Scaled) else 1.0
     return factor
+
+
+def _shortens(clip: Clipped, noised: Noised) -> bool:
+    """Whether what ``clip`` makes of two values is no further apart than they were, in the norm of the noise: it is the
+    nearest value within its bound, which in L1 holds of single entries alone."""
+    return clip.norm == "elementwise" or (clip.norm == "L2" and noised.distribution == "gaussian")
 
 
 def _by_relation(noised: Noised, clips: Sequence[Clipped], accounted: Accounted) -> bool:

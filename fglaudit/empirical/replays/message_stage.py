@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.empirical.replays.stages import HUGE, WIDE, Pair, Stage, directions, worlds
-from fglaudit.facts import Additive, Clipped, Fact, Field, on
+from fglaudit.facts import Additive, Clipped, Fact, Field, before_noise, on
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
 
@@ -125,8 +125,8 @@ def noised_fields(facts: Sequence[Fact], payload: Payload, *, by_server: bool) -
 
 
 def clip_of(facts: Sequence[Fact], payload: type[Payload], *, by_server: bool) -> Clipped | None:
-    """Return the clip of a message, for all fields of it together: the largest norm that is stated."""
-    about = on(facts, payload, direction="down" if by_server else "up")
+    """Return the clip of a message before its noise, for all fields of it together: the largest norm that is stated."""
+    about = before_noise(on(facts, payload, direction="down" if by_server else "up"))
     clips = [fact for fact in about if isinstance(fact, Clipped) and fact.per != "example"]
     if not clips:
         return None

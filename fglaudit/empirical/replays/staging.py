@@ -29,6 +29,7 @@ from fglaudit.facts import (
     Sampled,
     Scaled,
     Target,
+    before_noise,
     first,
     name_of,
     on,
@@ -142,7 +143,7 @@ def _row_stage(
 ) -> RowStage:
     fact = first(facts, Randomised, ROWS) or first(facts, Additive, ROWS)
     assert fact is not None, "rows were accounted as random, so a fact says how"
-    clip = first(facts, Clipped, ROWS)
+    clip = first(before_noise(facts), Clipped, ROWS)
     each = graph.num_features if clip is not None and clip.norm == "elementwise" else 1
     if isinstance(fact, Randomised):
         stated = TradeOff.of(accounted.event, accounted.relation, accounted.delta)
@@ -154,7 +155,7 @@ def _row_stage(
 def _update_stage(
     graph: FederatedGraph, noise: Noised, facts: Sequence[Fact], shared: dict[str, Any]
 ) -> UpdateStage | str:
-    clip = first(facts, Clipped, GRADIENTS)
+    clip = first(before_noise(facts), Clipped, GRADIENTS)
     if clip is None:
         return "no clip of gradients is stated"
     return UpdateStage(

@@ -26,7 +26,7 @@ from fglaudit.facts import Additive, Clipped, Field, Memoised, Rounded, Target
 from fglaudit.facts.residuals import Spending, strange_noise, unchanged
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import is_repeated
-from fglaudit.rng import copied, split
+from fglaudit.rng import copied, drew_one_word, split
 from fglaudit.wire.observing.alike_rows import alike_rows
 from fglaudit.wire.observing.drawn_alike import answers_alike, bits_alike
 from fglaudit.wire.observing.foreign import is_foreign
@@ -37,6 +37,8 @@ from fglaudit.wire.observing.twin import Twin
 
 MOST_ASKED = 2**26
 """Values of one call beyond which a hook is not asked again; what it draws is then not known to be the run's."""
+_ONE_WORD = "noise made of one draw of 32 bits or less, so that all of it can be guessed; draw every number from the\
+ generator, or a seed of 62 bits"
 MOST_DRAWN, MOST_DRAWS = 2**20, 64
 """Values and draws that are looked at together."""
 
@@ -137,6 +139,8 @@ class AskedAgain:
         for about in asked:
             if (wrong := self._wrong(about, kept, other, [left for _, left in made])) is not None:
                 found[about.target] = wrong
+            elif _much(about, kept) and drew_one_word(rng, seeds[0]):
+                found[about.target] = _ONE_WORD
         if not self.many:
             return live[0], found
         twice = None if few is None else of_few(before, few(), first_asked, rng, self.spending)
@@ -234,6 +238,11 @@ class AskedAgain:
         wanted = max((2 * shape[0] // max(1, shape[1:].numel()) + 2 for shape in shapes), default=0)
         slow = not all(about.comparable for about in asked)  # samples are projected out of each draw
         return min(most, FEWEST_DRAWS if slow else MOST_DRAWS, max(4, wanted) if slow else MOST_DRAWS)
+
+
+def _much(about: Stated, given: Values) -> bool:
+    """Whether noise is stated on more numbers than one draw gives."""
+    return any(isinstance(fact, Additive) for fact in about.facts) and given[about.name].numel() >= MANY
 
 
 def _others(given: Values, stated: Sequence[Stated], rng: torch.Generator) -> Values:

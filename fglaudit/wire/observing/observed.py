@@ -21,6 +21,7 @@ from fglaudit.facts import (
     GRADIENTS,
     ROWS,
     Absent,
+    Additive,
     Clipped,
     DegreeBound,
     DroppedEdges,
@@ -43,6 +44,7 @@ from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import SERVER, MessageBatch, Payload, is_repeated
 from fglaudit.wire.observing.compared_values import ComparedValues, applied
 from fglaudit.wire.observing.last_received import LastReceived
+from fglaudit.wire.observing.merged_values import merges
 from fglaudit.wire.observing.noted_graph import ACROSS, ReadGraphs
 from fglaudit.wire.observing.observed_graph import EDGE_FIELDS, changed_edges, changed_groups, same
 from fglaudit.wire.observing.observed_seals import strange_seal
@@ -72,6 +74,7 @@ class Observed:
         self._met: set[Target] = set()
         self.graphs = ReadGraphs()
         self._merged = False
+        self._merging: set[Target] = set()
         self.crosses: bool | None = None
 
     @property
@@ -164,7 +167,7 @@ class Observed:
         for fact in self.facts:  # asked once more
             if why := self._never_done(fact):
                 self._note(fact.target, f"{kind_of(fact)} is stated, and {why}")
-        return tuple(Unstated(target, why) for target, why in self._compared.found.items())
+        return tuple(Unstated(target, why, target in self._merging) for target, why in self._compared.found.items())
 
     def _never_done(self, fact: Fact) -> str:
         """Say why attacks that reckon with ``fact`` are misled: nothing went through a hook that it is about, though
@@ -307,6 +310,8 @@ class Observed:
         if part is not None:
             before, after, received = before[part], after[part], None if received is None else received[part]
         self._compared.compare(target, stated, before, after, received, batch.round)
+        if target in self._compared.found and any(isinstance(f, Additive) for f in stated) and merges(before, after):
+            self._merging.add(target)
 
     def sealed(self, before: MessageBatch, after: MessageBatch) -> None:
         """Compare whose messages entered ``seal`` and left it: senders that are missing must be stated."""
