@@ -131,7 +131,7 @@ def _dataset(name: str) -> str:
 
 def _nested(name: str) -> list[str]:
     """Return what stands in the one field of a drawn data set that is a mapping itself."""
-    inside = {"csbm": ("csbm", "csbm", "CsbmOptions"), "task": ("task", "csbm_tasks", "CsbmTask")}
+    inside = {"csbm": ("csbm", "csbm_options", "CsbmOptions"), "task": ("task", "csbm_tasks", "CsbmTask")}
     drawn = {"csbm": "csbm", "csbm-dnc": "task", "csbm-snc": "task", "csbm-sc": "task"}
     if name not in drawn:
         return []
