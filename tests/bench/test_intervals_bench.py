@@ -78,7 +78,7 @@ def test_the_plain_t_interval_of_equal_clusters(bench: ModuleType) -> None:
 def test_every_part_is_simulated_and_reported(bench: ModuleType, part: str) -> None:
     cell = next(cell for cell in bench.cells() if cell.part == part)
     results = bench.simulate(cell, 20)
-    assert next(iter(results)) == bench.OURS and len(results) >= 3
+    assert next(iter(results)) == bench.OURS and len(results) >= 2
     assert results == bench.simulate(cell, 20)  # the same numbers again
     rows = [
         {name: str(value) for name, value in {**cell.key(), "method": method, **result._asdict()}.items()}

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import inspect
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.guarantees import Outcome, Word
 from fglaudit.interfaces import Defense
 from fglaudit.payloads import NeighborSums
+from fglaudit.plugins.unaltered import altered, functions
 from fglaudit.plugins.watched import watched
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.recording import record_training
@@ -141,6 +146,22 @@ def test_a_file_that_replaces_what_it_is_audited_with_is_refused(tmp_path: Path,
     finally:
         word.verdict_of, code, DefenseSession.facts, torch.randn, copy.deepcopy = kept  # type: ignore[method-assign]
         word.verdict_of.__code__ = code
+
+
+@pytest.mark.parametrize(
+    ("new", "fault"),
+    [
+        (textwrap.dedent, ""),  # as torch.package does once it is imported
+        (contextlib.contextmanager(textwrap.dedent), ""),  # type: ignore[arg-type]
+        (lambda held: "", "inspect.getfile"),
+        (contextlib.contextmanager(lambda held: iter(())), "inspect.getfile"),
+        (functools.partial(textwrap.dedent, "here"), "inspect.getfile"),
+    ],
+)
+def test_libraries_may_patch_one_another(monkeypatch: pytest.MonkeyPatch, new: object, fault: str) -> None:
+    before = functions()
+    monkeypatch.setattr(inspect, "getfile", new)
+    assert altered(before) == fault
 
 
 def test_a_hook_that_replaces_a_function_ends_the_run(tmp_path: Path) -> None:
