@@ -321,13 +321,13 @@ class RecordingChannel:
 def _prepare(client: ClientGraph, session: DefenseSession, values: Values, rng: torch.Generator) -> tuple[Any, Values]:
     """Let ``session`` prepare ``client`` with rows ``values["x"]``."""
     given = client if values["x"] is client.x else replace(client, x=values["x"])
-    prepared = plain_client(session.prepare(given, rng))
+    prepared = plain_client(session.prepare(given, rng), [values["x"], client.y])
     return prepared, {"x": prepared.x}
 
 
 def _update(session: DefenseSession, values: Values, rng: torch.Generator) -> tuple[Any, Values]:
     """Let ``session`` make its sum of ``values["gradients"]``."""
-    total = plain_tensor(session.local_update(values["gradients"], rng), "the sum of gradients")
+    total = plain_tensor(session.local_update(values["gradients"], rng), "the sum of gradients", values.values())
     return total, {"gradients": total}
 
 
@@ -336,7 +336,7 @@ def _release(batch: MessageBatch, session: DefenseSession, values: Values, rng: 
     held = batch.payload.tensors()
     same = all(values[name] is value for name, value in held.items())
     given = batch if same else replace(batch, payload=type(batch.payload).from_tensors(dict(values)))
-    payload = plain_payload(session.release(given, rng))
+    payload = plain_payload(session.release(given, rng), values.values())
     return payload, payload.tensors()
 
 
