@@ -86,7 +86,7 @@ def said(folder: Path, body: str) -> str:
         ("inspect.currentframe()", "sys._getframe"),
         ("inspect.stack(0)", "sys._getframe"),
         ("logging.currentframe()", "sys._getframe"),
-        ("gc.get_referrers(self)", "gc.get_referrers"),
+        ("gc.get_referents(self)", "gc.get_referents"),
         ("(one for one in ()).gi_frame", "gi_frame"),
         ("sys.settrace(None)", "sys.settrace"),
         ("open(os.devnull, 'a').close()", "writes a file"),
