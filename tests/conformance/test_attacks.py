@@ -99,11 +99,8 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         dataclasses.replace(recording, side=dataclasses.replace(recording.side, auxiliary=shares)).save(folder / where)
     lines = [f"{name} {where} {OBSERVERS.index(observer)}" for name, where, observer in wanted]
     command = [sys.executable, __file__, str(folder)]
-    here = Path(__file__).parents[1]
-    path = os.pathsep.join([str(here.parent), str(here)])
-    done = subprocess.run(
-        command, input="\n".join(lines), capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
-    )
+    imports = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, env=imports)
     assert done.returncode == 0, done.stderr
     return dict(line.split() for line in done.stdout.splitlines())
 

@@ -17,7 +17,6 @@ from fglaudit.execution.folder.stored_run import NOT_RUN
 from fglaudit.finding import Status
 
 SEEDS = [0, 1, 2, 3, 4]
-HERE = Path(__file__).parents[1]
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
@@ -28,10 +27,9 @@ def rows(folder: Path) -> list[dict[str, str]]:
 
 def process(code: str) -> subprocess.Popen[str]:
     """Start Python with what the tests of this folder can import."""
-    path = os.pathsep.join([str(HERE.parent), str(HERE)])
     return subprocess.Popen(
         [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
