@@ -75,3 +75,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.removeprefix("tests/").startswith(SLOW):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(autouse=True)
+def fewer_draws(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for noise of few seeds in a tenth of the draws: most tests train many defenses and ask something else."""
+    if request.node.get_closest_marker("all_draws") is None:
+        monkeypatch.setattr("fglaudit.wire.observing.many_draws.SEEDS", 400)

@@ -13,7 +13,14 @@ from pathlib import Path
 
 from bench.pages import write_between
 from fglaudit.reproduce.found import Found, RowKey, key_of, measured
-from fglaudit.reproduce.published import AT_THEIR_RATE, BY_THEIR_CODE, PARTED_CLUSTERS, Published, all_published
+from fglaudit.reproduce.published import (
+    AT_THEIR_RATE,
+    BY_THEIR_CODE,
+    FEW_HIDDEN,
+    PARTED_CLUSTERS,
+    Published,
+    all_published,
+)
 from fglaudit.reproduce.status import POINTS, among_enough, off
 
 PAGE = Path(__file__).parents[2] / "docs" / "fedgt-accuracy.md"
@@ -31,6 +38,7 @@ READINGS = {
     "rate": AT_THEIR_RATE,
     "parted": PARTED_CLUSTERS,
     "parted, code": PARTED_CLUSTERS + BY_THEIR_CODE,
+    "few hidden": FEW_HIDDEN,
 }
 
 

@@ -13,6 +13,8 @@ AT_THEIR_RATE = ", learning rate 0.01"
 """The same for one of FedGT's tables, computed as its text says but for the learning rate, which is its code's."""
 PARTED_CLUSTERS = ", parted"
 """The same for GCFL+ with a bound at which its clusters part."""
+FEW_HIDDEN = ", a tenth hidden"
+"""The same for FedSage+ with as many nodes hidden from its generators as its own authors' code hides."""
 TITLES = {
     "fedgcn-table2": "FedGCN, Table 2: accuracy of federated GCNs over 10 clients",
     "fedgcn-figure2": "FedGCN, Figure 2: accuracy against the number of layers, Cora",

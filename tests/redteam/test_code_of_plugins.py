@@ -190,6 +190,7 @@ def test_a_tensor_of_an_authors_own_class_is_refused(tmp_path: Path) -> None:
         record(PROTOCOL, example_graph(), plugin(tmp_path, body))
 
 
+@pytest.mark.all_draws
 @pytest.mark.parametrize(
     ("seed", "why"),
     [

@@ -25,10 +25,11 @@ from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.baselines.fedper_sage import FedPerSage
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgt.fedgt import FedGT
+from fglaudit.protocols.fedsage.fedsage import FedSage
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.reproduce import data_tables, fedgt, gfl_appnp, message_sizes, nfedgnn, unprinted
 from fglaudit.reproduce.figures import NO_TRAINING, measure, protocol_of, seeds_of, table_rows
-from fglaudit.reproduce.published import AT_THEIR_RATE, BY_THEIR_CODE, TITLES, all_published
+from fglaudit.reproduce.published import AT_THEIR_RATE, BY_THEIR_CODE, FEW_HIDDEN, TITLES, all_published
 from fglaudit.reproduce.published_fedavg import PublishedFedPer
 from fglaudit.reproduce.rows import rows_of
 from fglaudit.reproduce.run import reproduce
@@ -219,6 +220,17 @@ def test_fedgts_rows_at_the_codes_rate_differ_from_the_text_in_that_alone() -> N
         assert isinstance(trained.protocol, SubgraphProtocol) and isinstance(as_written.protocol, SubgraphProtocol)
         assert (trained.protocol.learning_rate, as_written.protocol.learning_rate) == (0.01, 0.001)
         assert replace(trained, protocol=replace(trained.protocol, learning_rate=0.001)) == as_written
+
+
+def test_fedsages_rows_with_few_hidden_nodes_differ_from_the_text_in_that_alone() -> None:
+    rows = {row.label: row for table in ("fedgt-table1", "fedgt-table2", "fedgt-table4") for row in rows_of(table)}
+    ours = [row for row in rows.values() if row.method.endswith(FEW_HIDDEN) and not fedgt.obstacle(row)]
+    assert len(ours) == 6 * 5 + 3
+    for row in ours:
+        trained = fedgt.training(row, None)
+        as_written = fedgt.training(rows[row.label.replace(FEW_HIDDEN, "")], None)
+        assert isinstance(trained.protocol, FedSage) and trained.protocol.hidden_share == 0.1
+        assert replace(trained, protocol=replace(trained.protocol, hidden_share=0.5)) == as_written
 
 
 def test_table_12_as_published_compares_clients_as_its_rows_say_and_has_no_noise() -> None:
