@@ -25,7 +25,7 @@ import torch
 
 from fglaudit.context import Aggregate, Context
 from fglaudit.defenses.encryption.packed_session import PackedSealer, PackedSession, padded_bounds, useless_padding
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, require_known
 from fglaudit.he.bfv import Bfv, bfv_parameters
 from fglaudit.he.ckks import SUMS, Ckks
 from fglaudit.he.codec import Codec
@@ -70,8 +70,7 @@ class HomomorphicEncryption(Defense):
     most_gigabytes: float = 20.0
 
     def __post_init__(self) -> None:
-        if self.scheme not in DEGREES:
-            raise unknown("scheme", self.scheme, DEGREES)
+        require_known(self, scheme=DEGREES)
         if self.scheme == "bfv":
             bfv_parameters(self.used_degree)
         elif self.used_degree != SUMS.degree:

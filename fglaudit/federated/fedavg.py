@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Aggregate, Uploads
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, require_known, require_least
 from fglaudit.federated.training import LocalModels, LocalSettings, accuracies, all_hits, as_blocks
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
@@ -43,11 +43,8 @@ class FedAvg:
     settings: LocalSettings
 
     def __post_init__(self) -> None:
-        for field in ("rounds", "local_steps"):
-            if getattr(self, field) < 1:
-                raise FglauditError(f"{field} must be at least 1; got {getattr(self, field)}; raise it")
-        if self.weighting not in WEIGHTINGS:
-            raise unknown("weighting", self.weighting, WEIGHTINGS)
+        require_least(self, rounds=1, local_steps=1)
+        require_known(self, weighting=WEIGHTINGS)
         if not 0 < self.participation <= 1:
             raise FglauditError(
                 f"participation is a share of the clients in (0, 1]; got {self.participation:g}; use 1 for all"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from fglaudit.context import Aggregate
-from fglaudit.errors import unknown
+from fglaudit.errors import require_known
 from fglaudit.federated.fedavg import average, averaged_models, broadcast, trainers, upload_models
 from fglaudit.federated.subgraph_progress import Progress
 from fglaudit.federated.subgraph_protocol import SubgraphProtocol
@@ -36,8 +36,7 @@ class AveragedSubgraphs(SubgraphProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.tested not in TESTED:
-            raise unknown("tested", self.tested, TESTED)
+        require_known(self, tested=TESTED)
 
 
 def mean_model(protocol: AveragedSubgraphs, graph: FederatedGraph) -> dict[type[Payload], Aggregate]:

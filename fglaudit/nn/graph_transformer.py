@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, require_least
 
 Weights = Mapping[str, Tensor]
 
@@ -210,9 +210,7 @@ class GraphTransformer:
     feed_forward: int
 
     def __post_init__(self) -> None:
-        for field in ("layers", "hidden", "heads", "feed_forward"):
-            if getattr(self, field) < 1:
-                raise FglauditError(f"a graph transformer needs {field} >= 1; got {getattr(self, field)}; raise it")
+        require_least(self, layers=1, hidden=1, heads=1, feed_forward=1)
         if self.hidden % self.heads:
             raise FglauditError(
                 f"hidden must be a multiple of heads; got {self.hidden} and {self.heads}; use e.g. 128 and 4"

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import require_least
 from fglaudit.nn.graph_transformer import Dropout, GraphTransformer, Weights, layer_norm, linear, sequence_blocks, take
 
 DEVIATION = 0.02
@@ -55,9 +55,7 @@ class TwoAttentionTransformer:
     powers: int
 
     def __post_init__(self) -> None:
-        for field, least in (("tokens", 0), ("powers", 1)):
-            if getattr(self, field) < least:
-                raise FglauditError(f"this transformer needs {field} >= {least}; got {getattr(self, field)}; raise it")
+        require_least(self, tokens=0, powers=1)
         GraphTransformer(self.layers, self.hidden, self.heads, self.feed_forward)
 
     def layout(self, num_inputs: int, num_classes: int) -> dict[str, tuple[int, ...]]:

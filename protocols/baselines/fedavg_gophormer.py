@@ -24,6 +24,7 @@ from typing import ClassVar
 import torch
 
 from fglaudit.context import Aggregate
+from fglaudit.errors import require_least
 from fglaudit.federated.subgraph_average import AveragedSubgraphs, mean_model, train_average
 from fglaudit.federated.subgraph_inputs import SubgraphInputs
 from fglaudit.federated.subgraph_training import SubgraphSettings
@@ -69,7 +70,7 @@ class FedAvgGophormer(AveragedSubgraphs):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require(hops=1, neighbors=1, candidates=self.neighbors, test_samples=1)
+        require_least(self, hops=1, neighbors=1, candidates=self.neighbors, test_samples=1)
 
     def network(self) -> Gophormer:
         return Gophormer(self.layers, self.hidden, self.heads, self.feed_forward, self.global_nodes, self.powers)

@@ -22,6 +22,7 @@ from typing import ClassVar
 import torch
 
 from fglaudit.context import Aggregate
+from fglaudit.errors import require_least
 from fglaudit.federated.subgraph_average import AveragedSubgraphs, mean_model, train_average
 from fglaudit.federated.subgraph_inputs import SubgraphInputs
 from fglaudit.graph import ClientGraph, FederatedGraph
@@ -51,7 +52,7 @@ class FedAvgGraphGPS(AveragedSubgraphs):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require(encoding=0)
+        require_least(self, encoding=0)
 
     @property
     def positions(self) -> int:

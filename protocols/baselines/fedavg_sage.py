@@ -18,6 +18,7 @@ from typing import ClassVar
 import torch
 
 from fglaudit.context import Aggregate, Examples, Uploads
+from fglaudit.errors import require_least
 from fglaudit.federated.fedavg import largest_share
 from fglaudit.federated.subgraph_average import AveragedSubgraphs, mean_model, train_average
 from fglaudit.federated.subgraph_inputs import SubgraphInputs
@@ -50,7 +51,7 @@ class FedAvgSage(AveragedSubgraphs):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require(neighbors=1, candidates=self.neighbors)
+        require_least(self, neighbors=1, candidates=self.neighbors)
 
     def network(self) -> Sage:
         return Sage(self.layers, self.hidden)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import require_least
 from fglaudit.nn.graph_transformer import (
     Dropout,
     GraphTransformer,
@@ -80,9 +80,7 @@ class Gophormer:
     powers: int
 
     def __post_init__(self) -> None:
-        for field, least in (("global_nodes", 0), ("powers", 1)):
-            if getattr(self, field) < least:
-                raise FglauditError(f"a Gophormer needs {field} >= {least}; got {getattr(self, field)}; raise it")
+        require_least(self, global_nodes=0, powers=1)
         self._transformer()
 
     def _transformer(self) -> GraphTransformer:

@@ -51,7 +51,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Aggregate, Release, Uploads
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, require_known, require_least
 from fglaudit.federated.home_head import unit_rows
 from fglaudit.federated.needs import refuse_made, refuse_memory
 from fglaudit.federated.neighborhood import KeptEdges, foreign_nodes_within
@@ -138,16 +138,8 @@ class FedGAT(GatProtocol):
     path: str = "auto"
 
     def __post_init__(self) -> None:
-        for field, known in (
-            ("variant", VARIANTS),
-            ("path", PATHS),
-            ("neighborhood", NEIGHBORHOODS),
-            ("remote", REMOTES),
-        ):
-            if getattr(self, field) not in known:
-                raise unknown(field, getattr(self, field), known)
-        if self.smoothing_hops < 0:
-            raise FglauditError(f"fedgat needs smoothing_hops >= 0; got {self.smoothing_hops}; raise it")
+        require_known(self, variant=VARIANTS, path=PATHS, neighborhood=NEIGHBORHOODS, remote=REMOTES)
+        require_least(self, smoothing_hops=0)
         self.shape()
         self.series()
         super().__post_init__()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, require_known, require_least, require_shares
 from fglaudit.federated.example_gradients import private_mean
 from fglaudit.federated.fedavg import FedAvg, average, broadcast, sample_clients, upload
 from fglaudit.federated.training import accuracies
@@ -64,16 +64,9 @@ class GatSettings:
     domain: float = 2.0
 
     def __post_init__(self) -> None:
-        if self.proximal < 0:
-            raise FglauditError(f"FedProx's mu must not be negative; got {self.proximal:g}; 0 is FedAvg")
-        if not 0 <= self.feature_dropout < 1:
-            raise FglauditError(
-                f"feature_dropout is a share in [0, 1); got {self.feature_dropout:g}; use for example 0.5"
-            )
-        if self.bounds not in BOUNDS:
-            raise unknown("bounds", self.bounds, BOUNDS)
-        if self.choice not in CHOICES:
-            raise unknown("choice", self.choice, CHOICES)
+        require_least(self, proximal=0)
+        require_shares(self, "feature_dropout")
+        require_known(self, bounds=BOUNDS, choice=CHOICES)
 
     def keep(self, weights: Mapping[str, Tensor]) -> None:
         """Project ``weights`` [K, ...] in place."""

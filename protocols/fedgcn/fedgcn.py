@@ -46,7 +46,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Aggregate, Examples, Release, Uploads
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, require_known, require_least
 from fglaudit.federated.client_blocks import block_fields
 from fglaudit.federated.fedavg import FedAvg
 from fglaudit.federated.hop_exchange import HopExchange
@@ -107,16 +107,13 @@ class FedGCN(FederatedProtocol):
     smoothing_hops: int = 0
 
     def __post_init__(self) -> None:
-        for field, least in (("hops", 0), ("layers", 1), ("hidden", 1), ("smoothing_hops", 0)):
-            if getattr(self, field) < least:
-                raise FglauditError(f"fedgcn needs {field} >= {least}; got {getattr(self, field)}; raise it")
+        require_least(self, hops=0, layers=1, hidden=1, smoothing_hops=0)
         if self.smoothing_hops and self.hops not in (1, 2):
             raise FglauditError(
                 f"fedgcn smooths sums that clients hold of own nodes and their neighbours, 1 or 2 hops; got "
                 f"{self.hops} with smoothing_hops: {self.smoothing_hops}; use hops: 1 or 2, or smoothing_hops: 0"
             )
-        if self.aggregate not in AGGREGATES:
-            raise unknown("aggregate", self.aggregate, AGGREGATES)
+        require_known(self, aggregate=AGGREGATES)
         if network(self.network).means and self.hops and self.aggregate != "counts":
             raise FglauditError(
                 f"fedgcn's network: {self.network} averages over neighbours, so clients need plain sums; got "

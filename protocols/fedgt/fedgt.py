@@ -49,7 +49,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Aggregate, Uploads
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, require_known
 from fglaudit.federated.fedavg import averaged_models
 from fglaudit.federated.subgraph_average import TESTED
 from fglaudit.federated.subgraph_inputs import SubgraphInputs
@@ -93,9 +93,7 @@ class FedGT(HybridProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for field, known in (("similarity", SIMILARITIES), ("tested", TESTED)):
-            if getattr(self, field) not in known:
-                raise unknown(field, getattr(self, field), known)
+        require_known(self, similarity=SIMILARITIES, tested=TESTED)
         if not (self.tau >= 0 and math.isfinite(self.tau)):
             raise FglauditError(f"tau must be finite and not negative; got {self.tau:g}; the paper uses 5")
 

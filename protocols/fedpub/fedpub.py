@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Release, Uploads
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, require_least
 from fglaudit.federated.fedavg import return_models, upload_models
 from fglaudit.federated.subgraph_inputs import SubgraphInputs
 from fglaudit.federated.subgraph_progress import Progress
@@ -74,7 +74,7 @@ class FedPub(SubgraphProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require(hidden=1)
+        require_least(self, hidden=1)
         if self.layers != 2:
             raise FglauditError(f"fedpub's network has two graph convolutions; got layers {self.layers}; leave it at 2")
         for field in ("tau", "sparsity", "proximal"):

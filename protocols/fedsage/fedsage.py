@@ -39,7 +39,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Examples, Release
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, require_known, require_least
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel
 from fglaudit.nn.neighbor_generator import FeatureGenerator
@@ -100,9 +100,10 @@ class FedSage(FedAvgSage):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.generator not in GENERATORS:
-            raise unknown("generator", self.generator, GENERATORS)
-        self.require(slots=1, embedding=1, generator_hidden=1, generator_epochs=0, generator_rounds=0, exchanged=1)
+        require_known(self, generator=GENERATORS)
+        require_least(
+            self, slots=1, embedding=1, generator_hidden=1, generator_epochs=0, generator_rounds=0, exchanged=1
+        )
         if not 0 < self.hidden_share < 1:
             raise FglauditError(f"hidden_share is a share in (0, 1); got {self.hidden_share:g}; use e.g. 0.5")
         if not 0 <= self.noise < float("inf"):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, require_known, require_least, require_shares
 from fglaudit.federated.fedavg import broadcast
 from fglaudit.federated.needs import refuse_memory
 from fglaudit.federated.problem import check_trainable
@@ -46,11 +46,8 @@ class SplitModel:
     heads: int
 
     def __post_init__(self) -> None:
-        if self.split not in SPLITS:
-            raise unknown("split", self.split, SPLITS)
-        for field in ("hidden", "heads"):
-            if getattr(self, field) < 1:
-                raise FglauditError(f"{field} must be at least 1; got {getattr(self, field)}; raise it")
+        require_known(self, split=SPLITS)
+        require_least(self, hidden=1, heads=1)
 
     @property
     def dimensions(self) -> int:
@@ -132,20 +129,9 @@ class ServerSettings:
     choice: str
 
     def __post_init__(self) -> None:
-        if not self.smoothness >= 0:
-            raise FglauditError(
-                f"smoothness (lambda) must not be negative; got {self.smoothness:g}; 0 is no regulariser"
-            )
-        check_share("dropout", self.dropout)
-        for field, known in (("loss", LOSSES), ("choice", CHOICES)):
-            if getattr(self, field) not in known:
-                raise unknown(field, getattr(self, field), known)
-
-
-def check_share(field: str, value: float) -> None:
-    """Raise :class:`FglauditError` unless ``value`` is a valid dropout share."""
-    if not 0 <= value < 1:
-        raise FglauditError(f"{field} is a share in [0, 1); got {value:g}; use for example 0.5")
+        require_least(self, smoothness=0)
+        require_shares(self, "dropout")
+        require_known(self, loss=LOSSES, choice=CHOICES)
 
 
 class Server:
@@ -258,9 +244,8 @@ class SplitProtocol(FederatedProtocol):
     choice: str
 
     def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise FglauditError(f"{self.name} needs rounds >= 1; got {self.rounds}; raise it")
-        check_share("feature_dropout", self.feature_dropout)
+        require_least(self, rounds=1)
+        require_shares(self, "feature_dropout")
         self.model()
         self.stepping()
         self.server_settings()

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, require_least
 from fglaudit.federated.hop_exchange import HopExchange
 from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.federated.problem import check_trainable
@@ -58,8 +58,7 @@ class LabelPropagation(FederatedProtocol):
     def __post_init__(self) -> None:
         if self.label_epsilon:
             check_budget(self.label_epsilon, 0.0, pure=True)
-        if self.rounds < 1:
-            raise FglauditError(f"{self.name} needs rounds >= 1; got {self.rounds}; raise it")
+        require_least(self, rounds=1)
         if not 0 < self.spread < 1:
             raise FglauditError(f"spread is a share strictly between 0 and 1; got {self.spread:g}; use e.g. 0.9")
 

@@ -35,7 +35,7 @@ from torch.nn import functional
 from torch.nn.functional import one_hot
 
 from fglaudit.context import Release
-from fglaudit.errors import FglauditError
+from fglaudit.errors import require_least
 from fglaudit.federated.home_head import unit_rows
 from fglaudit.federated.neighborhood import KeptEdges, foreign_nodes_within
 from fglaudit.federated.problem import check_trainable, pooled
@@ -83,9 +83,7 @@ class LPGNN(FederatedProtocol):
     def __post_init__(self) -> None:
         if self.label_epsilon:
             check_budget(self.label_epsilon, 0.0, pure=True)
-        for field, least in (("feature_hops", 0), ("label_hops", 0), ("hidden", 1), ("rounds", 1)):
-            if getattr(self, field) < least:
-                raise FglauditError(f"{self.name} needs {field} >= {least}; got {getattr(self, field)}; raise it")
+        require_least(self, feature_hops=0, label_hops=0, hidden=1, rounds=1)
         self.settings()
 
     def settings(self) -> LocalSettings:

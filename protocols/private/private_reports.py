@@ -38,7 +38,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fglaudit.context import REPORTING_NODE, Aggregate, Examples, Release, Uploads
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, require_least
 from fglaudit.federated.fedavg import averaged_models, trainers
 from fglaudit.federated.home_head import HOME_HOPS, NO_FEATURES, OWN_ROW, HomeHead, joined
 from fglaudit.federated.hop_exchange import HopExchange
@@ -93,11 +93,7 @@ class PrivateReports(FederatedProtocol):
     def __post_init__(self) -> None:
         check_hops(self.name, self.hops)
         check_hops(self.name, self.code_hops)
-        if self.width < 0 or self.encoder_rounds < 1:
-            raise FglauditError(
-                f"{self.name} needs width >= 0 and encoder_rounds >= 1; got {self.width} and {self.encoder_rounds}; "
-                "raise it"
-            )
+        require_least(self, width=0, encoder_rounds=1)
         if self.most_classes < 2:
             raise FglauditError(
                 f"a report tells at least 2 classes apart; got most_classes: {self.most_classes}; raise it, or leave it"
