@@ -20,9 +20,9 @@ from fglaudit.facts import (
     Sampled,
     Scaled,
     Sealed,
-    Target,
     is_built_in,
 )
+from fglaudit.facts.lookup import overlap
 from fglaudit.payloads import Payload
 
 KNOWN_NOISE = ("gaussian", "laplace")
@@ -131,7 +131,7 @@ def out_of_order(facts: Sequence[Fact]) -> tuple[Fact, ...]:
     return tuple(
         fact
         for index, fact in enumerate(facts)
-        if any(_meets(fact.target, other.target) and _not_after(fact, other) for other in facts[:index])
+        if any(overlap(fact.target, other.target) and _not_after(fact, other) for other in facts[:index])
     )
 
 
@@ -146,9 +146,3 @@ def _not_after(fact: Fact, other: Fact) -> bool:
     if isinstance(fact, Clipped):
         return isinstance(other, Additive | Rounded | Randomised | Clipped)
     return isinstance(fact, Rounded) and isinstance(other, Rounded)
-
-
-def _meets(one: Target, other: Target) -> bool:
-    if isinstance(one, Field) and isinstance(other, Field):
-        return one.meets(other.payload, other.name, other.direction)
-    return one == other
