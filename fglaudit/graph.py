@@ -290,6 +290,17 @@ def edges_among(nodes: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
     return edges[:, (edges >= 0).all(0)]
 
 
+def components(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """Return the number of each node's connected component [N] over edges [2, E] of any direction, counted from 0 in
+    the order of their smallest nodes."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    row, column = edge_index.cpu().numpy()
+    links = coo_array((row >= 0, (row, column)), shape=(num_nodes, num_nodes))
+    return torch.from_numpy(connected_components(links, directed=False)[1]).long().to(edge_index.device)
+
+
 def canonical_edges(edge_index: Tensor, num_nodes: int) -> Tensor:
     """Return ``edge_index`` [2, E] with both directions of every edge, no self-loops, no duplicates, sorted."""
     row, col = edge_index
