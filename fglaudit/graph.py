@@ -125,11 +125,13 @@ class ClientGraph:
         largest = max((int(ids.max().item()) for ids in (self.edges(), edges) if ids.numel()), default=0) + 1
         kept = torch.isin(self.edges()[0] * largest + self.edges()[1], edges[0] * largest + edges[1])
         count = self.edge_index.shape[1]
-        inner, cross = kept[:count], kept[count:]
+        return replace(self, edge_index=self.edge_index[:, kept[:count]]).keeping_cross(kept[count:])
+
+    def keeping_cross(self, cross: Tensor) -> ClientGraph:
+        """Return it with only those of its edges to other clients that are in the mask ``cross`` [b]."""
         used, position = torch.unique(self.boundary[1, cross], return_inverse=True)
         return replace(
             self,
-            edge_index=self.edge_index[:, inner],
             remote_nodes=self.remote_nodes[used],
             remote_degrees=None if self.remote_degrees is None else self.remote_degrees[used],
             boundary=torch.stack([self.boundary[0, cross], position]),
