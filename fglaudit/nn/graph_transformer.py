@@ -113,6 +113,22 @@ def sequence_blocks(count: int, numbers: int, dropout: Dropout, device: torch.de
     return [slice(0, count)]
 
 
+def attend_pairs(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor, heads: int, dropout: Dropout | None = None
+) -> Tensor:
+    """Return the attention outputs [K, m, w, d] of queries [K, m, w, d] over keys and values [K, m, s, d], where
+    ``bias`` [K, m, heads, w, s] is added to the scores of pairs."""
+
+    def by_head(rows: Tensor) -> Tensor:
+        return rows.reshape(*rows.shape[:3], heads, -1).transpose(2, 3)
+
+    scale = (query.shape[3] // heads) ** -0.5
+    share = (by_head(query) @ by_head(key).transpose(3, 4) * scale + bias).softmax(4)
+    share = share if dropout is None else dropout(share)
+    gathered: Tensor = (share @ by_head(value)).transpose(2, 3).flatten(3)
+    return gathered
+
+
 def _attend(query: Tensor, key_value: Tensor, where: Neighborhood, far_key: Tensor, far_value: Tensor) -> Tensor:
     """Return the targets' attention outputs over their neighbours and the global nodes, heads side by side [K, m, d].
 
