@@ -46,10 +46,6 @@ class SubgraphProtocol(FederatedProtocol):
         self.layout(1, 1)
         self.settings()
 
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
-
     def check(self, graph: FederatedGraph) -> None:
         check_subgraphs(self.name, graph)
 

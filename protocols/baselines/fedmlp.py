@@ -60,10 +60,6 @@ class FedMLP(FederatedProtocol):
     def local(self) -> LocalSteps:
         return LocalSteps(self.local_steps, self.learning_rate, self.batch_size)
 
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
-
     def check(self, graph: FederatedGraph) -> None:
         check_node_clients(self.name, graph, connected=False)
 

@@ -97,9 +97,5 @@ class FullBatchProtocol(FederatedProtocol):
     def structure(self, graph: FederatedGraph) -> Structure:
         return Structure((Training("sgd", self.learning_rate, local_steps=self.local_steps),))
 
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
-
     def check(self, graph: FederatedGraph) -> None:
         check_trainable(self.name, graph)

@@ -52,10 +52,6 @@ class GCN(FederatedProtocol):
     def settings(self) -> LocalSettings:
         return LocalSettings(self.optimizer, self.learning_rate, self.weight_decay, self.dropout)
 
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
-
     def check(self, graph: FederatedGraph) -> None:
         check_trainable(self.name, graph)
 

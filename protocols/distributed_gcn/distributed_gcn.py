@@ -72,10 +72,6 @@ class DistributedGCN(FederatedProtocol):
         require_shares(self, "dropout")
 
     @property
-    def num_rounds(self) -> int:
-        return self.rounds
-
-    @property
     def sampling_rate(self) -> float:
         """Share of the copies that take part in a step."""
         return 1.0

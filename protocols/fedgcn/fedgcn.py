@@ -126,10 +126,6 @@ class FedGCN(FederatedProtocol):
         settings = LocalSettings(self.optimizer, self.learning_rate, self.weight_decay, self.dropout)
         return FedAvg(self.rounds, self.local_steps, self.participation, self.weighting, settings)
 
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
-
     def check(self, graph: FederatedGraph) -> None:
         check_trainable(self.name, graph)
 

@@ -143,10 +143,6 @@ class GFLAPPNP(FederatedProtocol):
     def local(self) -> LocalSteps:
         return LocalSteps(self.local_steps, self.learning_rate, self.batch_size, passes=self.source == "code")
 
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
-
     def check(self, graph: FederatedGraph) -> None:
         found = task_of(graph)
         if self.task not in ("auto", found):

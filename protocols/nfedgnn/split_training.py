@@ -260,10 +260,6 @@ class SplitProtocol(FederatedProtocol):
         stepping = Stepping(self.server_optimizer, self.server_learning_rate, self.weight_decay)
         return ServerSettings(stepping, self.dropout, self.smoothness, self.loss, self.choice)
 
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
-
     def check(self, graph: FederatedGraph) -> None:
         check_users(self.name, graph, self.model().dimensions)
         weights = 4 * int(graph.x.count_nonzero().item()) * self.model().dimensions

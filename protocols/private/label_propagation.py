@@ -61,10 +61,6 @@ class LabelPropagation(FederatedProtocol):
         if not 0 < self.spread < 1:
             raise FglauditError(f"spread is a share strictly between 0 and 1; got {self.spread:g}; use e.g. 0.9")
 
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
-
     def check(self, graph: FederatedGraph) -> None:
         check_trainable(self.name, graph)
 

@@ -89,10 +89,6 @@ class LPGNN(FederatedProtocol):
     def settings(self) -> LocalSettings:
         return LocalSettings("adam", self.learning_rate, self.weight_decay, self.dropout)
 
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
-
     def check(self, graph: FederatedGraph) -> None:
         check_trainable(self.name, graph)
 

@@ -27,10 +27,9 @@ from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.reproduce import data_tables, fedgt, gfl_appnp, message_sizes, nfedgnn, unprinted
-from fglaudit.reproduce.figures import NO_TRAINING, measure, protocol_of, seeds_of, table_rows
+from fglaudit.reproduce.figures import NO_TRAINING, measure, protocol_of, rows_of, seeds_of, table_rows
 from fglaudit.reproduce.published import AT_THEIR_RATE, BY_THEIR_CODE, TITLES, all_published
 from fglaudit.reproduce.published_fedavg import PublishedFedPer
-from fglaudit.reproduce.rows import rows_of
 from fglaudit.reproduce.run import reproduce
 from fglaudit.reproduce.trainings import Measured, Training
 from fglaudit.rng import derive
