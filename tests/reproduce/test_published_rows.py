@@ -76,8 +76,6 @@ def test_every_row_names_a_training_or_says_why_there_is_none(monkeypatch: pytes
     for module in ("fedgcn", "fedgat", "fedgt", "fedgt_costs", "nfedgnn", "gfl_appnp"):
         monkeypatch.setattr(f"fglaudit.reproduce.{module}.trained", stop)
     for name in (
-        "fedgcn._as_published",
-        "fedgat._of_sums",
         "nfedgnn.validated",
         "fedgt_costs.preprocessing",
         "gfl_appnp.lambda_max",
