@@ -11,12 +11,13 @@ from torch import Tensor
 
 from fglaudit.context import Aggregate, Uploads
 from fglaudit.errors import FglauditError, require_known, require_least
+from fglaudit.federated.sending import from_server, to_server
 from fglaudit.federated.training import LocalModels, LocalSettings, accuracies, all_hits, as_blocks
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.gcn import Field
 from fglaudit.nn.weights import Layout, unflatten
-from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
+from fglaudit.payloads import ModelUpdate, Payload
 from fglaudit.rng import moved, split
 from fglaudit.structure import Training
 
@@ -173,8 +174,7 @@ def upload(channel: Channel, round: int, models: Tensor, clients: Tensor) -> Ten
 
 def upload_models(channel: Channel, round: int, clients: Tensor, models: Tensor) -> Tensor:
     """Send the models [P, D] of ``clients`` [P] to the server; return what it receives."""
-    senders = clients.cpu()
-    return _vectors(channel, MessageBatch(round, senders, torch.full_like(senders, SERVER), ModelUpdate(models)))
+    return to_server(channel, round, clients.cpu(), ModelUpdate(models)).vector
 
 
 def broadcast(channel: Channel, round: int, model: Tensor, num_clients: int) -> Tensor:
@@ -184,11 +184,4 @@ def broadcast(channel: Channel, round: int, model: Tensor, num_clients: int) -> 
 
 def return_models(channel: Channel, round: int, models: Tensor) -> Tensor:
     """Send every client its own model [K, D]; return what each receives [K, D]."""
-    clients = torch.arange(len(models))
-    return _vectors(channel, MessageBatch(round, torch.full_like(clients, SERVER), clients, ModelUpdate(models)))
-
-
-def _vectors(channel: Channel, batch: MessageBatch) -> Tensor:
-    arrived = channel.send(batch)
-    assert isinstance(arrived, ModelUpdate)
-    return arrived.vector
+    return from_server(channel, round, torch.arange(len(models)), ModelUpdate(models)).vector

@@ -13,12 +13,13 @@ from torch.nn import functional
 from fglaudit.errors import FglauditError, require_known, require_least, require_shares
 from fglaudit.federated.example_gradients import private_mean
 from fglaudit.federated.fedavg import FedAvg, average, broadcast, sample_clients, upload
+from fglaudit.federated.sending import send
 from fglaudit.federated.training import accuracies
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.batched_adam import BatchedAdam
 from fglaudit.nn.gat import LayerWeights, attend, layer_weights, project, project_scores, softmax_scores
 from fglaudit.nn.weights import Layout, flatten, unflatten
-from fglaudit.payloads import Embeddings, MessageBatch
+from fglaudit.payloads import Embeddings
 from fglaudit.protocols.fedgat.gat_field import Exchange, Field
 from fglaudit.rng import moved, split
 from fglaudit.sealing import SealedTensor
@@ -325,10 +326,7 @@ class GatTraining:
         values = own.flatten(0, 1).index_select(0, row)
         if len(row) == 0:
             return values
-        arrived = self.channel.send(
-            MessageBatch(round, plan.senders, plan.receivers, Embeddings(plan.node, values), plan.splits)
-        )
-        assert isinstance(arrived, Embeddings)
+        arrived = send(self.channel, round, plan.senders, plan.receivers, Embeddings(plan.node, values), plan.splits)
         return arrived.values
 
 

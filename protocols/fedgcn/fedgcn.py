@@ -54,6 +54,7 @@ from fglaudit.federated.neighbor_sums import add_messages, buckets, sender_sums,
 from fglaudit.federated.neighborhood import HeldRows, KeptEdges, foreign_nodes_within
 from fglaudit.federated.problem import Gathered, Problem, check_trainable, gather_features
 from fglaudit.federated.received_once import ReceivedOnce
+from fglaudit.federated.sending import from_server, to_server
 from fglaudit.federated.smoothing import random_rows, remarks
 from fglaudit.federated.training import LocalSettings
 from fglaudit.graph import ClientGraph, FederatedGraph
@@ -63,7 +64,7 @@ from fglaudit.nn.networks import network
 from fglaudit.nn.shared_rows import SharedRows
 from fglaudit.nn.sparse import row_starts
 from fglaudit.nn.weights import Layout, gcn_layout, glorot
-from fglaudit.payloads import SERVER, HopSums, MessageBatch, ModelUpdate, NeighborSums, Payload
+from fglaudit.payloads import HopSums, ModelUpdate, NeighborSums, Payload
 from fglaudit.privacy.degree_bound import node_examples
 from fglaudit.rng import split
 from fglaudit.structure import Codes, Convolutions, Models, Structure, Sums
@@ -323,10 +324,8 @@ class FedGCN(FederatedProtocol):
         """
         total: Tensor | None = None
         for part in sender_sums(edges, x, num_clients, counts=self.aggregate == "counts"):
-            server = torch.full_like(part.senders, SERVER)
             payload = NeighborSums(part.nodes, part.sums)
-            arrived = channel.send(MessageBatch(0, part.senders, server, payload, part.splits))
-            assert isinstance(arrived, NeighborSums)
+            arrived = to_server(channel, 0, part.senders, payload, part.splits)
             total = add_messages(total, arrived.nodes, arrived.sums, len(x))
             del part, payload, arrived  # or they would be there still while the next are made
         assert total is not None
@@ -343,12 +342,7 @@ class FedGCN(FederatedProtocol):
             part = slice(int(splits[low].item()), int(splits[high].item()))
             receivers = torch.arange(low, high)
             payload = NeighborSums(rows.node[part], total[rows.node[part]])
-            batch = MessageBatch(
-                0, torch.full_like(receivers, SERVER), receivers, payload, splits[low : high + 1] - part.start
-            )
-            arrived = channel.send(batch)
-            assert isinstance(arrived, NeighborSums)
-            yield part, arrived.sums
+            yield part, from_server(channel, 0, receivers, payload, splits[low : high + 1] - part.start).sums
 
     def smoothed(self, total: Tensor, edges: KeptEdges, rows: HeldRows, channel: Channel) -> Tensor:
         """Have the server send every client the sums of its own nodes and the clients propagate them; return the rows

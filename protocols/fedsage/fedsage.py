@@ -40,6 +40,7 @@ from torch import Tensor
 
 from fglaudit.context import Examples, Release
 from fglaudit.errors import FglauditError, require_known, require_least
+from fglaudit.federated.sending import send
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel
 from fglaudit.nn.neighbor_generator import FeatureGenerator
@@ -47,7 +48,6 @@ from fglaudit.nn.sparse import row_starts
 from fglaudit.payloads import (
     GeneratorGradients,
     GeneratorInputs,
-    MessageBatch,
     ModelUpdate,
     NeighborGenerators,
     Payload,
@@ -171,16 +171,14 @@ def _answers(models: NeighborModels, owner: int, asked: Asked, channel: Channel,
     if not len(holders) or not size:
         return models.generators[:0]
     sent = models.generators[owner].expand(len(holders), -1)
-    generator = channel.send(MessageBatch(round, own, holders, NeighborGenerators(sent)))
+    generator = send(channel, round, own, holders, NeighborGenerators(sent))
     payload = GeneratorInputs(asked.inputs.repeat(len(holders), 1), asked.counts.repeat(len(holders)))
     splits = torch.arange(len(holders) + 1) * size
-    inputs = channel.send(MessageBatch(round, own, holders, payload, splits))
-    assert isinstance(generator, NeighborGenerators) and isinstance(inputs, GeneratorInputs)
+    inputs = send(channel, round, own, holders, payload, splits)
     there = holders.to(models.x.device)
     values, counts = inputs.values.view(len(holders), size, -1), inputs.counts.view(len(holders), size)
     answer = models.generator.gradients(generator.vector, values, counts, models.x[there], models.present[there])
-    back = channel.send(MessageBatch(round, holders, own, GeneratorGradients(answer)))
-    assert isinstance(back, GeneratorGradients)
+    back = send(channel, round, holders, own, GeneratorGradients(answer))
     return back.vector
 
 
@@ -211,8 +209,7 @@ def _with_noisy_neighbors(
     payload = RawFeatures(wanted[order], x + std * torch.randn(x.shape, generator=rng))
     senders = torch.div(pairs, len(clients), rounding_mode="floor")
     splits = row_starts(index, len(pairs))
-    arrived = channel.send(MessageBatch(0, senders, pairs % len(clients), payload, splits))
-    assert isinstance(arrived, RawFeatures)
+    arrived = send(channel, 0, senders, pairs % len(clients), payload, splits)
     rows = torch.empty_like(x)
     rows[order] = arrived.x.to(x)
     parts = torch.split(rows, [len(c.remote_nodes) for c in clients])

@@ -14,12 +14,13 @@ from fglaudit.errors import FglauditError, require_known, require_least, require
 from fglaudit.federated.fedavg import broadcast
 from fglaudit.federated.needs import refuse_memory
 from fglaudit.federated.problem import check_trainable
+from fglaudit.federated.sending import from_server, to_server
 from fglaudit.federated.training import accuracies
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.gat import GatShape, initial_model
 from fglaudit.nn.weights import Layout, gcn_layout, glorot, unflatten
-from fglaudit.payloads import SERVER, LatentGradients, Latents, MessageBatch, Payload
+from fglaudit.payloads import SERVER, LatentGradients, Latents, Payload
 from fglaudit.protocols.nfedgnn.split_server import Dropout, Laplacian, Network, Smoothed, SplitGat, SplitGcn
 from fglaudit.protocols.nfedgnn.user_weights import Stepping
 from fglaudit.rng import moved, split
@@ -201,16 +202,12 @@ class Server:
 
 def send_latents(channel: Channel, round: int, latents: Tensor, users: Tensor) -> Tensor:
     """Have ``users`` [P] upload ``latents`` [P, D]; return what the server receives."""
-    arrived = channel.send(MessageBatch(round, users, torch.full_like(users, SERVER), Latents(latents)))
-    assert isinstance(arrived, Latents)
-    return arrived.values
+    return to_server(channel, round, users, Latents(latents)).values
 
 
 def send_gradients(channel: Channel, round: int, gradients: Tensor, users: Tensor) -> Tensor:
     """Have the server return ``gradients`` [P, D] to ``users`` [P]; return what they receive."""
-    arrived = channel.send(MessageBatch(round, torch.full_like(users, SERVER), users, LatentGradients(gradients)))
-    assert isinstance(arrived, LatentGradients)
-    return arrived.values
+    return from_server(channel, round, users, LatentGradients(gradients)).values
 
 
 def send_model(channel: Channel, round: int, weight: Tensor, num_users: int) -> Tensor:

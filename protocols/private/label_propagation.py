@@ -25,11 +25,12 @@ from fglaudit.errors import FglauditError, require_least
 from fglaudit.federated.hop_exchange import HopExchange
 from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.federated.problem import check_trainable
+from fglaudit.federated.sending import to_server
 from fglaudit.federated.training import accuracies
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.responses import keep_probability, response_matrix
-from fglaudit.payloads import SERVER, ClassReports, HopSums, MessageBatch, Payload
+from fglaudit.payloads import ClassReports, HopSums, Payload
 from fglaudit.privacy.accounting import check_budget
 from fglaudit.rng import split
 from fglaudit.structure import Reports, SpreadReports, Structure
@@ -139,7 +140,6 @@ def send_labels(
         labels = torch.multinomial(response_matrix(epsilon, graph.num_classes)[labels], 1, generator=rng).squeeze(1)
     senders, splits = torch.arange(len(clients)), torch.tensor([0, *map(len, nodes)]).cumsum(0)
     payload = ClassReports(torch.cat(nodes), one_hot(labels, graph.num_classes).float())
-    arrived = channel.send(MessageBatch(0, senders, torch.full_like(senders, SERVER), payload, splits))
-    assert isinstance(arrived, ClassReports)
+    arrived = to_server(channel, 0, senders, payload, splits)
     found = torch.zeros(graph.num_nodes, graph.num_classes)
     return found.index_add_(0, payload.nodes, arrived.values.cpu().float())

@@ -38,6 +38,7 @@ from fglaudit.errors import require_least
 from fglaudit.federated.home_head import unit_rows
 from fglaudit.federated.neighborhood import KeptEdges, foreign_nodes_within
 from fglaudit.federated.problem import check_trainable, pooled
+from fglaudit.federated.sending import to_server
 from fglaudit.federated.smoothing import propagated
 from fglaudit.federated.training import LocalSettings, accuracies
 from fglaudit.graph import ClientGraph, FederatedGraph
@@ -45,7 +46,7 @@ from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.responses import keep_probability, response_matrix
 from fglaudit.nn.sparse import SparseMatrix
 from fglaudit.nn.weights import Layout, glorot, unflatten
-from fglaudit.payloads import SERVER, ClassReports, MessageBatch, Payload, RawFeatures
+from fglaudit.payloads import SERVER, ClassReports, Payload, RawFeatures
 from fglaudit.privacy.accounting import check_budget
 from fglaudit.protocols.private.label_propagation import send_labels
 from fglaudit.rng import moved, split
@@ -176,8 +177,7 @@ class LPGNN(FederatedProtocol):
         nodes = torch.cat([client.nodes for client in clients])
         senders, splits = torch.arange(len(clients)), torch.tensor([0, *(len(c.nodes) for c in clients)]).cumsum(0)
         payload = RawFeatures(nodes, torch.cat([client.x for client in clients]).float())
-        arrived = channel.send(MessageBatch(0, senders, torch.full_like(senders, SERVER), payload, splits))
-        assert isinstance(arrived, RawFeatures)
+        arrived = to_server(channel, 0, senders, payload, splits)
         return torch.zeros(graph.num_nodes, graph.num_features).index_add(0, nodes, arrived.x.cpu().float())
 
     def spread(self, rows: Tensor, step: SparseMatrix) -> Tensor:
