@@ -22,6 +22,7 @@ from torch import Tensor
 
 from fglaudit.adversary.modelled import about, degree_bound, dropped_edges
 from fglaudit.adversary.public_rules import noise_std, sealing_on, unused_columns
+from fglaudit.adversary.server_models import server_models
 from fglaudit.facts import (
     GRADIENTS,
     Absent,
@@ -184,17 +185,13 @@ def global_models(view: View, device: torch.device | None = None) -> dict[int, M
     assert shape is not None
     models: dict[int, Model] = {}
     unused = unused_columns(view)
-    for batch in view.messages.of(ModelUpdate):
-        sent = (batch.senders == SERVER).nonzero().squeeze(1)
-        if len(sent) == 0 or batch.round in models:
+    for round, model in server_models(view):
+        if round in models:
             continue
-        payload = batch.payload
-        assert isinstance(payload, ModelUpdate)
-        vector = payload.vector[sent[0]].double()
-        first, second = torch.split(vector, [shape.features * shape.hidden, shape.hidden * shape.classes])
+        first, second = torch.split(model.double(), [shape.features * shape.hidden, shape.hidden * shape.classes])
         w1, w2 = first.view(shape.features, shape.hidden), second.view(shape.hidden, shape.classes)
         w1 = w1.masked_fill(unused[:, None], 0.0)  # entries that are zero in every row cannot matter
-        models[batch.round] = Model(w1.to(device), w2.to(device))
+        models[round] = Model(w1.to(device), w2.to(device))
     return models
 
 

@@ -32,11 +32,11 @@ SEEDS = range(10)
 AS_PUBLISHED = f"FedGCN(1-hop){BY_THEIR_CODE}"
 ALONE_AS_PUBLISHED = f"FedGCN(0-hop){BY_THEIR_CODE}"
 BDS_AS_PUBLISHED = f"BDS-GCN{BY_THEIR_CODE}"
-_OF_CODE: dict[str, dict[str, float]] = {
-    AS_PUBLISHED: {},
-    ALONE_AS_PUBLISHED: {"share": 0.0},
-    "FedSage+": {"noise": 0.1},
-    BDS_AS_PUBLISHED: {"share": 0.5},
+_OF_CODE = {
+    AS_PUBLISHED: PublishedOneHop(),
+    ALONE_AS_PUBLISHED: PublishedOneHop(share=0.0),
+    "FedSage+": PublishedOneHop(noise=0.1),
+    BDS_AS_PUBLISHED: PublishedOneHop(share=0.5),
 }
 """Variants of the authors' 1-hop code: noise on neighbours' rows in place of a generator, half or none of them."""
 _OF_HU: dict[str, Any] = {"hidden": 256, "optimizer": "adam", "learning_rate": 0.01, "weight_decay": 0.0}
@@ -73,7 +73,7 @@ def obstacle(row: Published) -> str:
 def protocol(row: Published) -> FederatedProtocol:
     """Return what trains the row's method."""
     if row.method in _OF_CODE:
-        return PublishedOneHop(**_OF_CODE[row.method])
+        return _OF_CODE[row.method]
     changed = unprinted.fields(row.setting)
     if row.method not in _TWO_LAYERS:
         changed = _LARGE.get(row.dataset, {}) | changed
