@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import sees_deliveries
-from fglaudit.adversary.modelled import about, degree_bound, dropped_edges
+from fglaudit.adversary.modelled import about, fewer_edges
 from fglaudit.adversary.public_rules import known_as_used, noise_std
 from fglaudit.adversary.server_models import server_models
 from fglaudit.facts import GRADIENTS, ROWS, Absent, Additive, Clipped, Fact, is_built_in
@@ -42,7 +42,7 @@ def models_embeddings(fact: Fact) -> bool:
     clipped = type(fact) is Clipped and fact.target == ROWS and fact.per == "row" and fact.norm != "elementwise"
     gone = type(fact) is Absent and about(fact, EmbeddingSums)
     trained = is_built_in(fact) and (fact.target == GRADIENTS or about(fact, ModelUpdate))
-    return noise or clipped or gone or trained or dropped_edges(fact) or degree_bound(fact)
+    return noise or clipped or gone or trained or fewer_edges(fact)
 
 
 def noise_level(view: View, up: bool) -> float:
