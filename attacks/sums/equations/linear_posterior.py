@@ -12,12 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.adversary.running.once_per_view import once_per_view
 from fglaudit.attacks.sums.equations.neighbor_equations import NeighborEquations, neighbor_equations
-from fglaudit.graph import components
 from fglaudit.view import View
 
 _RANK_TOLERANCE = 1e-10
@@ -80,7 +81,7 @@ def linear_posterior(equations: NeighborEquations, mean: Tensor, variance: Tenso
     usable = (equations.hidden == 0) & (bad == 0)
     term = usable[equations.rows].nonzero().squeeze(1)
     rows, columns, weight = equations.rows[term], equations.columns[term], equations.coefficients[term]
-    labels = components(torch.stack([rows, columns + equations.num_rows]), equations.num_rows + unknowns)
+    labels = _labels(equations.num_rows, unknowns, rows, columns)
     present = torch.unique(rows)
     row_order = present[labels[present].argsort(stable=True)]
     met = torch.zeros(unknowns, dtype=torch.bool, device=device)
@@ -125,3 +126,12 @@ def linear_posterior(equations: NeighborEquations, mean: Tensor, variance: Tenso
         determined[at_column] = projection > 1 - _INSIDE
         error[at_column] = (solve.abs() @ equations.tolerance[at_row]).amax(2)
     return LinearPosterior(out, determined, error)
+
+
+def _labels(rows: int, unknowns: int, row: Tensor, column: Tensor) -> Tensor:
+    """Return component numbers of equations and unknowns [rows + unknowns]."""
+    size = rows + unknowns
+    links = coo_array(
+        (torch.ones(len(row)).numpy(), (row.cpu().numpy(), (column + rows).cpu().numpy())), shape=(size, size)
+    )
+    return torch.from_numpy(connected_components(links, directed=False)[1]).long().to(row.device)
