@@ -92,6 +92,28 @@ def unknown(kind: str, name: str, known: Iterable[str], elsewhere: str = "") -> 
     return FglauditError(f"unknown {kind} {shown(name)}{hint} ({there})")
 
 
+def require_least(settings: Any, **least: float) -> None:
+    """Raise :class:`FglauditError` for the first field of ``settings`` that is not at least its ``least`` value."""
+    for field, bound in least.items():
+        if not (value := getattr(settings, field)) >= bound:
+            owner = getattr(settings, "name", type(settings).__name__)
+            raise FglauditError(f"{owner} needs {field} >= {bound:g}; got {value}; raise it")
+
+
+def require_shares(settings: Any, *fields: str) -> None:
+    """Raise :class:`FglauditError` for the first of the ``fields`` that is not in [0, 1)."""
+    for field in fields:
+        if not 0 <= (value := getattr(settings, field)) < 1:
+            raise FglauditError(f"{field} is a share in [0, 1); got {value:g}; use for example 0.5")
+
+
+def require_known(settings: Any, **known: Iterable[str]) -> None:
+    """Raise :class:`FglauditError` for the first field of ``settings`` that is none of its ``known`` words."""
+    for field, words in known.items():
+        if (value := getattr(settings, field)) not in words:
+            raise unknown(field, value, words)
+
+
 def _nearest(name: str, names: Sequence[str]) -> str:
     """Return the one of ``names`` that ``name`` is with a slip of the pen, in another order (vla, val) or in part; or
     nothing."""

@@ -125,11 +125,13 @@ class ClientGraph:
         largest = max((int(ids.max().item()) for ids in (self.edges(), edges) if ids.numel()), default=0) + 1
         kept = torch.isin(self.edges()[0] * largest + self.edges()[1], edges[0] * largest + edges[1])
         count = self.edge_index.shape[1]
-        inner, cross = kept[:count], kept[count:]
+        return replace(self, edge_index=self.edge_index[:, kept[:count]]).keeping_cross(kept[count:])
+
+    def keeping_cross(self, cross: Tensor) -> ClientGraph:
+        """Return it with only those of its edges to other clients that are in the mask ``cross`` [b]."""
         used, position = torch.unique(self.boundary[1, cross], return_inverse=True)
         return replace(
             self,
-            edge_index=self.edge_index[:, inner],
             remote_nodes=self.remote_nodes[used],
             remote_degrees=None if self.remote_degrees is None else self.remote_degrees[used],
             boundary=torch.stack([self.boundary[0, cross], position]),
@@ -288,6 +290,17 @@ def edges_among(nodes: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
     """Return the edges of ``edge_index`` [2, E] that join two of ``nodes`` [n], renumbered by their places there."""
     edges = positions(nodes, num_nodes)[edge_index]
     return edges[:, (edges >= 0).all(0)]
+
+
+def components(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """Return the number of each node's connected component [N] over edges [2, E] of any direction, counted from 0 in
+    the order of their smallest nodes."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    row, column = edge_index.cpu().numpy()
+    links = coo_array((row >= 0, (row, column)), shape=(num_nodes, num_nodes))
+    return torch.from_numpy(connected_components(links, directed=False)[1]).long().to(edge_index.device)
 
 
 def canonical_edges(edge_index: Tensor, num_nodes: int) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -20,6 +20,8 @@ from fglaudit.graph import ClientGraph, FeatureKind
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.shapes import Degrees, EdgeIndex
 from fglaudit.structure import Structure
+
+P = TypeVar("P", bound=Payload)
 
 
 def party_name(party: int) -> str:
@@ -239,6 +241,12 @@ class View:
     labels: KnownLabels = field(default_factory=KnownLabels.none)
     own_inputs: tuple[Tensor, ...] = ()
     partial: PartialRows | None = None
+
+    def sent(self, kind: type[P]) -> Iterator[tuple[MessageBatch, P]]:
+        """Yield the batches whose payload is of ``kind`` in the order sent, and this payload of each."""
+        for batch in self.messages.of(kind):
+            assert isinstance(batch.payload, kind)
+            yield batch, batch.payload
 
     def noted(self, log: set[tuple[str, str]]) -> View:
         """Return the same view, which adds every (payload, field) that is read of its messages to ``log``."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-import importlib.util
 from functools import cache
-from pathlib import Path
 
 from fglaudit import registry
 from fglaudit.errors import FglauditError
+from fglaudit.plugins.class_source import UnreadableError, class_source
 
 FEATURES = "features"
 
@@ -23,28 +21,6 @@ def attack_quantity(name: str) -> str:
         if name not in registry.names("attack"):
             return FEATURES
         module, _, cls = registry.target("attack", name).partition(":")
-        return _attribute(module, cls) or FEATURES
-    except (FglauditError, ImportError, OSError, SyntaxError, ValueError):
+        return str(class_source(module, cls).constant("quantity") or FEATURES)
+    except (FglauditError, UnreadableError):
         return FEATURES
-
-
-def _attribute(module: str, cls: str) -> str:
-    """Return the ``quantity`` of a class, or of the nearest base that states one; empty if none does."""
-    spec = importlib.util.find_spec(module)
-    if spec is None or spec.origin is None:
-        return ""
-    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
-    node = next((node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == cls), None)
-    if node is None:
-        return ""
-    for line in node.body:
-        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and line.target.id == "quantity":
-            return str(line.value.value) if isinstance(line.value, ast.Constant) else ""
-    imported = {
-        alias.asname or alias.name: (line.module or "", alias.name)
-        for line in tree.body
-        if isinstance(line, ast.ImportFrom)
-        for alias in line.names
-    }
-    bases = (imported.get(base.id, (module, base.id)) for base in node.bases if isinstance(base, ast.Name))
-    return next((found for base in bases if base[1] != cls and (found := _attribute(*base))), "")

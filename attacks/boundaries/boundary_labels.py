@@ -115,8 +115,8 @@ def _width(view: View) -> int:
 def _pushes(view: View) -> Iterator[tuple[int, Tensor, Tensor, int, Tensor]]:
     """Yield sender, nodes [n], gradients [n, D], receiver and the second layer [D, C], message by message."""
     name, models = list(view.public.layout)[-1], first_models(view, ROUNDS)
-    for batch in view.messages.of(HiddenGradients):
-        assert isinstance(batch.payload, HiddenGradients) and batch.splits is not None
+    for batch, payload in view.sent(HiddenGradients):
+        assert batch.splits is not None
         if batch.round > ROUNDS or batch.round - 1 not in models:
             continue
         parts = zip(batch.senders.tolist(), batch.receivers.tolist(), batch.splits[:-1], batch.splits[1:], strict=True)
@@ -124,15 +124,14 @@ def _pushes(view: View) -> Iterator[tuple[int, Tensor, Tensor, int, Tensor]]:
             if sender not in view.observer.clients:
                 rows = slice(int(low), int(high))
                 second = models[batch.round - 1][name]
-                yield sender, batch.payload.nodes[rows], batch.payload.values[rows], receiver, second
+                yield sender, payload.nodes[rows], payload.values[rows], receiver, second
 
 
 def _owners(view: View) -> Tensor:
     """Return the client of every node [N] as far as who sends its hidden states tells, else -1."""
     owner = torch.full((view.public.num_nodes,), -1)
-    for batch in view.messages.of(HiddenStates):
-        assert isinstance(batch.payload, HiddenStates)
-        owner[batch.payload.nodes] = batch.senders[batch.entry_messages()]
+    for batch, payload in view.sent(HiddenStates):
+        owner[payload.nodes] = batch.senders[batch.entry_messages()]
     return owner
 
 

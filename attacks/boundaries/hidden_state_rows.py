@@ -127,11 +127,10 @@ def _sent(view: View) -> tuple[Tensor, Tensor]:
     mine = torch.tensor(view.observer.clients, dtype=torch.long)
     rows = torch.zeros(view.public.num_nodes, view.public.num_features)
     here = torch.zeros(view.public.num_nodes, dtype=torch.bool)
-    for batch in view.messages.of(RawFeatures):
-        assert isinstance(batch.payload, RawFeatures)
+    for batch, payload in view.sent(RawFeatures):
         others = ~torch.isin(batch.senders, mine)[batch.entry_messages()]
-        rows[batch.payload.nodes[others]] = batch.payload.x[others].float()
-        here[batch.payload.nodes[others]] = True
+        rows[payload.nodes[others]] = payload.x[others].float()
+        here[payload.nodes[others]] = True
     nodes = here.nonzero().squeeze(1)
     return nodes, rows[nodes]
 

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import own_nodes, sees_deliveries
-from fglaudit.adversary.modelled import degree_bound, dropped_edges
+from fglaudit.adversary.modelled import fewer_edges
 from fglaudit.adversary.planting import MemoryMessages, dealt
 from fglaudit.facts import GRADIENTS, ROWS, Fact, is_built_in
 from fglaudit.interfaces import Attack, Inference, Planted
@@ -65,7 +65,7 @@ class CodeEdges(Attack):
 
     def models(self, fact: Fact) -> bool:
         """Feature rows and gradients are not in these sums; of an edge that was dropped there is no term."""
-        return (fact.target in (ROWS, GRADIENTS) and is_built_in(fact)) or dropped_edges(fact) or degree_bound(fact)
+        return (fact.target in (ROWS, GRADIENTS) and is_built_in(fact)) or fewer_edges(fact)
 
     def unsupported(self, view: View) -> str | None:
         if missing := view.public.structure.missing(Codes):

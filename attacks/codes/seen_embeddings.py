@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import sees_deliveries
-from fglaudit.adversary.modelled import about, degree_bound, dropped_edges
+from fglaudit.adversary.modelled import about, fewer_edges
 from fglaudit.adversary.public_rules import known_as_used, noise_std
+from fglaudit.adversary.server_models import server_models
 from fglaudit.facts import GRADIENTS, ROWS, Absent, Additive, Clipped, Fact, is_built_in
 from fglaudit.payloads import SERVER, EmbeddingSums, ModelUpdate
 from fglaudit.structure import EmbeddedRows
@@ -41,7 +42,7 @@ def models_embeddings(fact: Fact) -> bool:
     clipped = type(fact) is Clipped and fact.target == ROWS and fact.per == "row" and fact.norm != "elementwise"
     gone = type(fact) is Absent and about(fact, EmbeddingSums)
     trained = is_built_in(fact) and (fact.target == GRADIENTS or about(fact, ModelUpdate))
-    return noise or clipped or gone or trained or dropped_edges(fact) or degree_bound(fact)
+    return noise or clipped or gone or trained or fewer_edges(fact)
 
 
 def noise_level(view: View, up: bool) -> float:
@@ -59,21 +60,19 @@ def noise_level(view: View, up: bool) -> float:
 def steps(view: View, up: bool) -> list[Step]:
     """Return the sums that clients send (``up``), or totals, of every step that the observer sees."""
     found: dict[int, list[Step]] = {}
-    for batch in view.messages.of(EmbeddingSums):
-        assert isinstance(batch.payload, EmbeddingSums)
+    for batch, payload in view.sent(EmbeddingSums):
         sender = batch.senders[batch.entry_messages()]
         if bool((batch.senders != SERVER).all()) is up:
-            found.setdefault(batch.round, []).append(Step(sender, batch.payload.nodes, batch.payload.sums.double()))
+            found.setdefault(batch.round, []).append(Step(sender, payload.nodes, payload.sums.double()))
     return [Step(*(torch.cat(parts) for parts in zip(*found[round], strict=True))) for round in sorted(found)]
 
 
 def receivers(view: View) -> Tensor:
     """Return the client of every node [N] that is sent a total, -1 for others and where totals are not seen."""
     owner = torch.full((view.public.num_nodes,), -1)
-    for batch in view.messages.of(EmbeddingSums):
-        assert isinstance(batch.payload, EmbeddingSums)
+    for batch, payload in view.sent(EmbeddingSums):
         if bool((batch.senders == SERVER).all()):
-            owner[batch.payload.nodes] = batch.receivers[batch.entry_messages()]
+            owner[payload.nodes] = batch.receivers[batch.entry_messages()]
     return owner
 
 
@@ -81,13 +80,10 @@ def encoder(view: View) -> Tensor | None:
     """Return the map [F, D] from rows to embeddings before they are brought to length 1; None if no model was seen."""
     first = next((batch.round for batch in view.messages.of(EmbeddingSums)), None)
     model: Tensor | None = None
-    for batch in view.messages.of(ModelUpdate):
-        assert isinstance(batch.payload, ModelUpdate)
-        from_server = (batch.senders == SERVER).nonzero().squeeze(1)
-        if first is None or batch.round > first:
+    for round, sent in server_models(view):
+        if first is None or round > first:
             break
-        if len(from_server):
-            model = batch.payload.vector[from_server[0]]
+        model = sent
     if model is None:
         return None
     shape = next(iter(view.public.layout.values()))

@@ -81,10 +81,9 @@ def solved_labels(view: View, device: torch.device) -> Found | None:
 def _seen(view: View) -> dict[int, tuple[Tensor, Tensor]] | None:
     """Return by step the nodes whose rows were seen, each once, and their rows; None if there is none."""
     parts: dict[int, list[tuple[Tensor, Tensor]]] = {}
-    for batch in view.messages.of(HopSums):
-        if batch.round <= STEPS and len(batch.payload.tensors()["nodes"]):
-            assert isinstance(batch.payload, HopSums)
-            parts.setdefault(batch.round, []).append((batch.payload.nodes.cpu(), batch.payload.sums.cpu().double()))
+    for batch, payload in view.sent(HopSums):
+        if batch.round <= STEPS and len(payload.tensors()["nodes"]):
+            parts.setdefault(batch.round, []).append((payload.nodes.cpu(), payload.sums.cpu().double()))
     seen = {}
     for step, pieces in parts.items():
         nodes, index = torch.unique(torch.cat([piece[0] for piece in pieces]), return_inverse=True)
@@ -97,10 +96,9 @@ def _given(view: View, seen: dict[int, tuple[Tensor, Tensor]]) -> tuple[Tensor, 
     """Return what the observer has without solving: reports that it saw or sent, and rows of step 0."""
     n, width = view.public.num_nodes, next(iter(seen.values()))[1].shape[1]
     labels, known = torch.zeros(n, width, dtype=torch.double), own_nodes(view)
-    for batch in view.messages.of(ClassReports):
-        assert isinstance(batch.payload, ClassReports)
-        labels[batch.payload.nodes.cpu()] = batch.payload.values.cpu().double()
-        known[batch.payload.nodes.cpu()] = True
+    for _, payload in view.sent(ClassReports):
+        labels[payload.nodes.cpu()] = payload.values.cpu().double()
+        known[payload.nodes.cpu()] = True
         known |= sees_deliveries(view)  # who is sent every report knows who sent none
     if 0 in seen:
         nodes, rows = seen[0]

@@ -124,20 +124,18 @@ def _logits(view: View) -> dict[int, list[Tensor]]:
     of the first rounds."""
     stated, layout = view.public.structure.of(Functional), view.public.layout
     layers: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
-    for batch in view.messages.of(ModelUpdate):
+    for batch, models in view.sent(ModelUpdate):
         if batch.round >= ROUNDS or not bool((batch.senders == SERVER).any()):
             continue
-        assert isinstance(batch.payload, ModelUpdate)
-        weights = unflatten(batch.payload.vector, layout)
+        weights = unflatten(models.vector, layout)
         for place, (sender, client) in enumerate(zip(batch.senders.tolist(), batch.receivers.tolist(), strict=True)):
             if sender == SERVER:
                 layer = weights[stated.weight][place], weights[stated.bias][place]
                 layers[batch.round, client] = layer[0].double(), layer[1].double()
     found: dict[int, list[Tensor]] = {}
-    for batch in view.messages.of(FunctionalEmbeddings):
-        assert isinstance(batch.payload, FunctionalEmbeddings)
+    for batch, embeddings in view.sent(FunctionalEmbeddings):
         for place, client in enumerate(batch.senders.tolist()):
             sent = layers.get((batch.round - 1, client))
             if sent is not None and batch.round <= ROUNDS and client not in view.observer.clients:
-                found.setdefault(client, []).append(batch.payload.values[place].double() @ sent[0] + sent[1])
+                found.setdefault(client, []).append(embeddings.values[place].double() @ sent[0] + sent[1])
     return found

@@ -143,24 +143,22 @@ def answers(view: View) -> Iterator[Answer]:
     """Yield the answers of others than the observer's clients in the first rounds, where the observer also sees what
     was asked."""
     asked: dict[tuple[int, int, int], tuple[Tensor, Tensor]] = {}
-    for batch in view.messages.of(GeneratorInputs):
-        assert isinstance(batch.payload, GeneratorInputs) and batch.splits is not None
+    for batch, inputs in view.sent(GeneratorInputs):
+        assert batch.splits is not None
         ends = batch.splits.tolist()
         for place, pair in enumerate(zip(batch.senders.tolist(), batch.receivers.tolist(), strict=True)):
             part = slice(ends[place], ends[place + 1])
-            asked[batch.round, *pair] = batch.payload.values[part], batch.payload.counts[part]
+            asked[batch.round, *pair] = inputs.values[part], inputs.counts[part]
     generators: dict[tuple[int, int, int], Tensor] = {}
-    for batch in view.messages.of(NeighborGenerators):
-        assert isinstance(batch.payload, NeighborGenerators)
+    for batch, sent in view.sent(NeighborGenerators):
         for place, pair in enumerate(zip(batch.senders.tolist(), batch.receivers.tolist(), strict=True)):
-            generators[batch.round, *pair] = batch.payload.vector[place]
-    for batch in view.messages.of(GeneratorGradients):
-        assert isinstance(batch.payload, GeneratorGradients)
+            generators[batch.round, *pair] = sent.vector[place]
+    for batch, gradients in view.sent(GeneratorGradients):
         for place, (sender, receiver) in enumerate(zip(batch.senders.tolist(), batch.receivers.tolist(), strict=True)):
             key = batch.round, receiver, sender
             if batch.round > ROUNDS or sender in view.observer.clients or key not in asked or key not in generators:
                 continue
-            yield Answer(sender, generators[key], *asked[key], batch.payload.vector[place])
+            yield Answer(sender, generators[key], *asked[key], gradients.vector[place])
 
 
 def targets(shape: FeatureGenerator, answer: Answer, device: torch.device) -> Tensor:

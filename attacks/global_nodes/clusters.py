@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.clipping import KnownClip
-from fglaudit.adversary.modelled import about, decides, degree_bound, dropped_edges, message_clip
+from fglaudit.adversary.modelled import about, decides, fewer_edges, message_clip
 from fglaudit.adversary.uploads.held import Codebooks, upload_noise_std
 from fglaudit.facts import (
     ROWS,
@@ -35,12 +35,6 @@ _SURELY = 5.0
 _RETURNED = (Additive, Clipped, Correlated, Memoised, Rounded, Scaled, Sealed)
 
 
-def own_subgraph(fact: Fact) -> bool:
-    """Whether ``fact`` is about edges alone: a node's input is its own row, whichever neighbours it keeps, beside an
-    encoding of its place that counts as noise of known size."""
-    return dropped_edges(fact) or degree_bound(fact)
-
-
 def received_models(fact: Fact) -> bool:
     """Whether ``fact`` is about models, of which no more is read than what the server returned to each client: that is
     what the client went on from, whatever was done to it or to the models that it was made of."""
@@ -61,10 +55,11 @@ def uploaded_with_error(fact: Fact) -> bool:
 
 def allowed_in_clusters(fact: Fact) -> bool:
     """Whether attacks that read clusters, and known rows through the models behind them, allow for ``fact``: noise,
-    rounding and clips of what is uploaded, and what is done to rows before, where rows are decided."""
+    rounding and clips of what is uploaded, and what is done to rows before, where rows are decided. A node's input is
+    its own row, whichever neighbours it keeps, beside an encoding of its place that counts as noise of known size."""
     if fact.target == ROWS:
         return decides(fact)
-    kinds = (own_subgraph, received_models, uploaded_with_error)
+    kinds = (fewer_edges, received_models, uploaded_with_error)
     return message_clip(fact, GlobalNodes) or any(kind(fact) for kind in kinds)
 
 

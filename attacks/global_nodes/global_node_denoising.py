@@ -23,11 +23,11 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from fglaudit.adversary.modelled import about, decides, known_noise, message_clip, training_changed
+from fglaudit.adversary.modelled import about, decides, fewer_edges, known_noise, message_clip, training_changed
 from fglaudit.adversary.public_rules import noise_on
 from fglaudit.adversary.uploads.clipped_uploads import UploadClip
 from fglaudit.adversary.uploads.held import codebooks, missing_uploads
-from fglaudit.attacks.global_nodes.clusters import own_subgraph, upload_error
+from fglaudit.attacks.global_nodes.clusters import upload_error
 from fglaudit.attacks.global_nodes.planting import dealt_nodes, rehearsed_round
 from fglaudit.facts import ROWS, Additive, Fact, Rounded
 from fglaudit.interfaces import Attack, Inference, Planted
@@ -61,7 +61,7 @@ class GlobalNodeDenoising(Attack):
     def models(self, fact: Fact) -> bool:
         """Noise, rounding and clips of what is uploaded; what is done before global nodes are made does not matter for
         what they were."""
-        before = own_subgraph(fact) or training_changed(fact) or (fact.target == ROWS and decides(fact))
+        before = fewer_edges(fact) or training_changed(fact) or (fact.target == ROWS and decides(fact))
         rounded = isinstance(fact, Rounded) and about(fact, GlobalNodes)
         return before or rounded or known_noise(fact, GlobalNodes) or message_clip(fact, GlobalNodes)
 

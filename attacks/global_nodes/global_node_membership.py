@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from fglaudit.adversary.modelled import about, decides, message_clip, sealed
+from fglaudit.adversary.modelled import about, decides, fewer_edges, message_clip, sealed
 from fglaudit.adversary.planting import different_first
 from fglaudit.adversary.uploads.held import (
     codebooks,
@@ -30,7 +30,7 @@ from fglaudit.adversary.uploads.held import (
     one_other,
 )
 from fglaudit.adversary.uploads.known_nodes import log_probabilities, unknown_architecture
-from fglaudit.attacks.global_nodes.clusters import own_subgraph, upload_error, uploaded_with_error
+from fglaudit.attacks.global_nodes.clusters import upload_error, uploaded_with_error
 from fglaudit.attacks.global_nodes.planting import dealt_nodes, first_nodes, rehearsed_round
 from fglaudit.facts import ROWS, Additive, Clipped, Fact, Field, Rounded
 from fglaudit.interfaces import Attack, Inference, Planted
@@ -62,7 +62,7 @@ class GlobalNodeMembership(Attack):
         clip = isinstance(fact, Clipped) and fact.per == "message"
         changes = about(fact, ModelUpdate) and up and (noise or clip or isinstance(fact, Rounded))
         sent = uploaded_with_error(fact) or message_clip(fact, GlobalNodes)
-        return own_subgraph(fact) or sent or changes or sealed(fact, ModelUpdate)
+        return fewer_edges(fact) or sent or changes or sealed(fact, ModelUpdate)
 
     def unsupported(self, view: View) -> str | None:
         if len(view.auxiliary.nodes) < 2:

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from fglaudit.adversary.bit_recovery import PERTURBATION, determined
 from fglaudit.adversary.message_passing import Measurements, bernoulli, message_passing
-from fglaudit.adversary.modelled import message_clip
+from fglaudit.adversary.modelled import fewer_edges, message_clip
 from fglaudit.adversary.planting import planted_rows
 from fglaudit.adversary.priors.feature_prior import FeaturePrior, feature_prior
 from fglaudit.adversary.uploads.clipped_uploads import UploadClip
@@ -42,7 +42,6 @@ from fglaudit.attacks.global_nodes.clipped_singles import Layer, unclipped, weig
 from fglaudit.attacks.global_nodes.clusters import (
     moved_behind_clip,
     moved_clusters,
-    own_subgraph,
     received_models,
     upload_error,
     uploaded_with_error,
@@ -128,7 +127,7 @@ class OneNodeClusters(Attack):
         """Noise, rounding and clips of single coordinates of what is uploaded."""
         up = isinstance(fact.target, Field) and fact.target.direction == "up" and message_clip(fact, GlobalNodes)
         clip = up and isinstance(fact, Clipped) and fact.norm == "elementwise"
-        return clip or any(kind(fact) for kind in (own_subgraph, received_models, uploaded_with_error))
+        return clip or any(kind(fact) for kind in (fewer_edges, received_models, uploaded_with_error))
 
     def unsupported(self, view: View) -> str | None:
         if view.public.features is not FeatureKind.BINARY:

@@ -20,8 +20,9 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.modelled import about, degree_bound, dropped_edges
+from fglaudit.adversary.modelled import about, fewer_edges
 from fglaudit.adversary.public_rules import noise_std, sealing_on, unused_columns
+from fglaudit.adversary.server_models import server_models
 from fglaudit.facts import (
     GRADIENTS,
     Absent,
@@ -97,17 +98,12 @@ def untouched(fact: Fact) -> bool:
     clients drop. What is done to gradients and to uploaded models matters only by the next model, which is known.
     """
     uploads = isinstance(fact.target, Field) and fact.target == Field(ModelUpdate.__name__, fact.target.name, "up")
-    return edges_kept(fact) or (type(fact) in _OF_TRAINING and (uploads or fact.target == GRADIENTS))
+    return fewer_edges(fact) or (type(fact) in _OF_TRAINING and (uploads or fact.target == GRADIENTS))
 
 
 def never_sent(fact: Fact, *payloads: type[Payload]) -> bool:
     """Whether ``fact`` says that some clients never send messages of ``payloads``."""
-    return isinstance(fact, Absent) and fact.share == 0 and any(about(fact, payload) for payload in payloads)
-
-
-def edges_kept(fact: Fact) -> bool:
-    """Whether ``fact`` says which edges clients drop: the server propagates over the whole graph nevertheless."""
-    return dropped_edges(fact) or degree_bound(fact)
+    return isinstance(fact, Absent) and fact.share == 0 and about(fact, *payloads)
 
 
 def common_model(fact: Fact) -> bool:
@@ -184,17 +180,13 @@ def global_models(view: View, device: torch.device | None = None) -> dict[int, M
     assert shape is not None
     models: dict[int, Model] = {}
     unused = unused_columns(view)
-    for batch in view.messages.of(ModelUpdate):
-        sent = (batch.senders == SERVER).nonzero().squeeze(1)
-        if len(sent) == 0 or batch.round in models:
+    for round, model in server_models(view):
+        if round in models:
             continue
-        payload = batch.payload
-        assert isinstance(payload, ModelUpdate)
-        vector = payload.vector[sent[0]].double()
-        first, second = torch.split(vector, [shape.features * shape.hidden, shape.hidden * shape.classes])
+        first, second = torch.split(model.double(), [shape.features * shape.hidden, shape.hidden * shape.classes])
         w1, w2 = first.view(shape.features, shape.hidden), second.view(shape.hidden, shape.classes)
         w1 = w1.masked_fill(unused[:, None], 0.0)  # entries that are zero in every row cannot matter
-        models[batch.round] = Model(w1.to(device), w2.to(device))
+        models[round] = Model(w1.to(device), w2.to(device))
     return models
 
 

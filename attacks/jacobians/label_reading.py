@@ -29,12 +29,11 @@ from torch import Tensor
 from fglaudit.adversary.clipping import added_std
 from fglaudit.adversary.known_graph import sees_deliveries
 from fglaudit.adversary.label_propagation import propagate_labels
-from fglaudit.adversary.modelled import about, known_noise, sealed
+from fglaudit.adversary.modelled import about, fewer_edges, known_noise, sealed
 from fglaudit.adversary.public_rules import noise_std
 from fglaudit.attacks.jacobians.clipped_predictions import maybe_clipped, mean_prediction, scaling_clip
 from fglaudit.attacks.jacobians.encoder import (
     common_model,
-    edges_kept,
     encoder_shape,
     foreign_batches,
     global_models,
@@ -83,14 +82,14 @@ class LabelReading(Attack):
         rounded = isinstance(fact, Rounded) and not about(fact, PropagatedRepresentations)
         down = about(fact, ModelUpdate) and not about(fact, ModelUpdate, direction="up") and common_model(fact)
         return (
-            edges_kept(fact)
+            fewer_edges(fact)
             or sealed(fact, *payloads)
             or known_noise(fact, HiddenRepresentations, ModelUpdate)
             or never_sent(fact, ModelUpdate)
             or scaling_clip(fact)
             or down
             or (changes and about(fact, ModelUpdate))
-            or (rounded and any(about(fact, payload) for payload in payloads))
+            or (rounded and about(fact, *payloads))
         )
 
     def unsupported(self, view: View) -> str | None:

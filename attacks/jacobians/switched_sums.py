@@ -24,11 +24,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
+
+from fglaudit.graph import components
 
 _NEIGHBOURS = 8
 """Each difference is compared with this many next ones by norm; equal ones are adjacent up to rounding."""
@@ -149,12 +148,9 @@ def _candidates(rows: Tensor, error: Tensor, mixture: Tensor) -> _Candidates:
         index = same.nonzero().squeeze(1)
         first.append(index)
         second.append(index + offset)
-    links = torch.stack([torch.cat([mixture[:0], *first]), torch.cat([mixture[:0], *second])]).cpu().numpy()
-    count, label = connected_components(
-        coo_matrix((np.ones(links.shape[1]), (links[0], links[1])), (total, total)), directed=False
-    )
-    group = torch.from_numpy(label).long().to(rows.device)
-    size = torch.bincount(group, minlength=count)
+    group = components(torch.stack([torch.cat([mixture[:0], *first]), torch.cat([mixture[:0], *second])]), total)
+    size = torch.bincount(group)
+    count = len(size)
     head = torch.full((count,), total, device=rows.device).scatter_reduce(
         0, group, torch.arange(total, device=rows.device), "amin"
     )

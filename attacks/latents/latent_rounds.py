@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.clipping import KnownClip, added_std
+from fglaudit.adversary.server_models import server_models
 from fglaudit.graph import positions
-from fglaudit.payloads import SERVER, LatentGradients, Latents, ModelUpdate
+from fglaudit.payloads import LatentGradients, Latents
 from fglaudit.view import View
 
 
@@ -43,15 +44,8 @@ class LatentRounds:
 
 def initial_weights(view: View) -> Tensor | None:
     """Return the first layer's weights [F, D] that the server broadcast before round 1, or None."""
-    for batch in view.messages.of(ModelUpdate):
-        if batch.round > 0:
-            return None
-        if bool((batch.senders == SERVER).all()):
-            payload = batch.payload
-            assert isinstance(payload, ModelUpdate)
-            shape = next(iter(view.public.layout.values()))
-            return payload.vector[0].reshape(shape)
-    return None
+    round, model = next(server_models(view), (0, None))
+    return None if model is None or round > 0 else model.reshape(next(iter(view.public.layout.values())))
 
 
 def missing_latents(view: View) -> str | None:
@@ -68,9 +62,7 @@ def all_clipped(view: View, most: int | None = None) -> str | None:
     clip = KnownClip.of(view, Latents)
     if clip is None:
         return None
-    for number, batch in enumerate(view.messages.of(Latents)):
-        payload = batch.payload
-        assert isinstance(payload, Latents)
+    for number, (_, payload) in enumerate(view.sent(Latents)):
         if most is not None and number == most:
             break
         if bool(clip.unclipped(payload.values, added_std(view, Latents, payload.values)).any()):
@@ -101,9 +93,7 @@ def first_latents(view: View, nodes: Tensor) -> Tensor:
     position = _positions(view, nodes)
     found: Tensor | None = None
     missing = torch.ones(len(nodes), dtype=torch.bool)
-    for batch in view.messages.of(Latents):
-        payload = batch.payload
-        assert isinstance(payload, Latents)
+    for batch, payload in view.sent(Latents):
         if found is None:
             found = payload.values.new_zeros(len(nodes), payload.values.shape[1])
         place = position[batch.senders]
@@ -122,11 +112,9 @@ def latent_rounds(view: View, nodes: Tensor, most: int | None = None) -> LatentR
     latents: dict[int, Tensor] = {}
     gradients: dict[int, Tensor] = {}
     present: dict[int, Tensor] = {}
-    for batch in view.messages.of(Latents):
+    for batch, payload in view.sent(Latents):
         if most is not None and len(latents) == most and batch.round not in latents:
             break
-        payload = batch.payload
-        assert isinstance(payload, Latents)
         place = position[batch.senders]
         if batch.round in present and bool(present[batch.round][place[place >= 0]].any()):
             continue  # a second upload of the round, for evaluation
@@ -134,13 +122,11 @@ def latent_rounds(view: View, nodes: Tensor, most: int | None = None) -> LatentR
         values[place[place >= 0]] = payload.values[place >= 0]
         present.setdefault(batch.round, torch.zeros(len(nodes), dtype=torch.bool))[place[place >= 0]] = True
         gradients.setdefault(batch.round, torch.zeros_like(values))
-    for batch in view.messages.of(LatentGradients):
+    for batch, down in view.sent(LatentGradients):
         if batch.round not in gradients:
             continue
-        payload_down = batch.payload
-        assert isinstance(payload_down, LatentGradients)
         place = position[batch.receivers]
-        gradients[batch.round][place[place >= 0]] = payload_down.values[place >= 0]
+        gradients[batch.round][place[place >= 0]] = down.values[place >= 0]
     return LatentRounds(
         nodes, *(torch.stack([by_round[t] for t in sorted(latents)]) for by_round in (latents, gradients, present))
     )

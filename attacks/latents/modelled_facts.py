@@ -38,7 +38,7 @@ def rows_changed(fact: Fact) -> bool:
 
 def messages_changed(fact: Fact, *payloads: type[Payload]) -> bool:
     """Whether messages of ``payloads`` were changed each on its own, in a way that is stated."""
-    return type(fact) in _OF_MESSAGES and any(about(fact, payload) for payload in payloads)
+    return type(fact) in _OF_MESSAGES and about(fact, *payloads)
 
 
 def alike_for_all(fact: Fact, *payloads: type[Payload]) -> bool:
@@ -50,7 +50,7 @@ def alike_for_all(fact: Fact, *payloads: type[Payload]) -> bool:
 def rounded(fact: Fact, *payloads: type[Payload]) -> bool:
     """Whether messages of ``payloads`` were rounded to levels whose distance is known, see ``clipping.added_std``."""
     grid = type(fact) is Rounded and (fact.step is not None or fact.levels is not None)
-    return grid and any(about(fact, payload) for payload in payloads)
+    return grid and about(fact, *payloads)
 
 
 def disturbed_latents(fact: Fact) -> bool:

@@ -159,9 +159,7 @@ def _uploads(view: View) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:
     """
     received: Tensor | None = None
     place = torch.full((view.public.num_clients,), -1)
-    for batch in view.messages.of(ModelUpdate):
-        payload = batch.payload
-        assert isinstance(payload, ModelUpdate)
+    for batch, payload in view.sent(ModelUpdate):
         if bool((batch.senders == SERVER).all()):
             vector = payload.vector
             same = is_repeated(vector) or bool((vector == vector[0]).all())
@@ -179,9 +177,7 @@ def _uploads(view: View) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:
 def _gradients(view: View) -> dict[int, Tensor]:
     """Return the gradients that every user got [N, D], by round; zero for users without."""
     found: dict[int, Tensor] = {}
-    for batch in view.messages.of(LatentGradients):
-        payload = batch.payload
-        assert isinstance(payload, LatentGradients)
+    for batch, payload in view.sent(LatentGradients):
         table = found.setdefault(batch.round, payload.values.new_zeros(view.public.num_nodes, payload.values.shape[1]))
         table[batch.receivers] = payload.values
     return found

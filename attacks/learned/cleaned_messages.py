@@ -123,7 +123,7 @@ class CleanedMessages:
             cleaned = dataclasses.replace(batch, payload=batch.payload.with_fields(made))
             if self.totals:
                 cleaned = added.followed(cleaned) if direction else added.made_again(cleaned)
-            yield cleaned if keep is None else _some(cleaned, keep)
+            yield cleaned if keep is None else cleaned.select_entries(keep)
 
 
 def _clean(sent: Tensor, map_: Learned, nothing: float) -> Tensor:
@@ -138,16 +138,6 @@ def _entries_kept(kept: Tensor, message: Tensor, batch: MessageBatch, before: Te
     lost = torch.zeros(count, dtype=torch.bool)
     lost[message[~kept]] = True
     return ~lost if before is None else before & ~lost
-
-
-def _some(batch: MessageBatch, keep: Tensor) -> MessageBatch:
-    """Return the batch with some entries of its leading axis [entries]."""
-    if batch.splits is None:
-        return batch.select(keep)
-    counts = torch.zeros(len(batch.senders), dtype=torch.long).index_add_(0, batch.entry_messages(), keep.long())
-    splits = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    payload = batch.payload.select(keep.nonzero().squeeze(1))
-    return MessageBatch(batch.round, batch.senders, batch.receivers, payload, splits)
 
 
 def largest(sent: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from fglaudit.attacks.models.shadow_federations import (
     unknown_models,
     untrainable,
 )
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, require_known
 from fglaudit.facts import Fact, Sealed, is_built_in
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import ModelUpdate, Payload
@@ -62,8 +62,7 @@ class Lira(Attack):
     fpr: float | None = None
 
     def __post_init__(self) -> None:
-        if self.variant not in VARIANTS:
-            raise unknown("variant", self.variant, VARIANTS)
+        require_known(self, variant=VARIANTS)
         check_rates(self.training_share, self.fpr)
         if (least := needed_shadows(self.training_share, _EACH)) > self.shadows:
             raise FglauditError(

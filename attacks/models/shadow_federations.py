@@ -20,6 +20,7 @@ from torch import Tensor
 from fglaudit.adversary.known_graph import known_edges, own_nodes
 from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.adversary.planting import dealt, planted_rows
+from fglaudit.adversary.server_models import server_models
 from fglaudit.attacks.models.loss_edges import own_edges_alone, read_edges
 from fglaudit.attacks.models.shadow_ensemble import batched_shadows, client_weights, unbatched
 from fglaudit.errors import FglauditError
@@ -27,7 +28,6 @@ from fglaudit.graph import FederatedGraph, canonical_edges
 from fglaudit.nn.gcn_ensemble import SharedGraph, ensemble_logits
 from fglaudit.nn.weights import unflatten
 from fglaudit.partition.assign import lists_of
-from fglaudit.payloads import SERVER, ModelUpdate
 from fglaudit.rng import split
 from fglaudit.structure import Convolutions, Models
 from fglaudit.view import View
@@ -190,10 +190,8 @@ def untrainable(view: View, batched: bool = False) -> str | None:
 def received_model(view: View) -> Tensor | None:
     """Return the last model [D] that the server sent to anybody, as received; None where the observer saw none."""
     last = None
-    for batch in view.messages.of(ModelUpdate):
-        sent = (batch.senders == SERVER).nonzero().squeeze(1)
-        if len(sent) and isinstance(batch.payload, ModelUpdate):
-            last = batch.payload.vector[sent[0]]
+    for _, model in server_models(view):
+        last = model
     return last
 
 

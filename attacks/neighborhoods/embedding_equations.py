@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.public_rules import noise_std
+from fglaudit.adversary.server_models import server_models
 from fglaudit.attacks.neighborhoods.recovered_rows import unknown_scale
 from fglaudit.nn.chebyshev import Series, attention_series
 from fglaudit.payloads import SERVER, Embeddings, ModelUpdate
@@ -114,11 +115,9 @@ def _embeddings(view: View, rounds: list[int]) -> dict[int, tuple[Tensor, Tensor
     """Return by round the nodes of other parties, ascending, and their first hidden layer."""
     mine = torch.tensor(view.observer.clients, dtype=torch.long)
     found: dict[int, tuple[Tensor, Tensor]] = {}
-    for batch in view.messages.of(Embeddings):
+    for batch, payload in view.sent(Embeddings):
         if batch.round in found or batch.round not in rounds:
             continue  # a round's first batch is the first layer's
-        payload = batch.payload
-        assert isinstance(payload, Embeddings)
         foreign = ~torch.isin(batch.senders, mine)[batch.entry_messages()]
         ids, inverse = torch.unique(payload.nodes[foreign], return_inverse=True)
         place = torch.full_like(ids, len(inverse)).scatter_reduce(0, inverse, torch.arange(len(inverse)), "amin")
@@ -128,14 +127,7 @@ def _embeddings(view: View, rounds: list[int]) -> dict[int, tuple[Tensor, Tensor
 
 def _models(view: View, rounds: list[int]) -> dict[int, Tensor]:
     """Return by round the global model as the observer received it."""
-    found: dict[int, Tensor] = {}
-    for batch in view.messages.of(ModelUpdate):
-        payload = batch.payload
-        assert isinstance(payload, ModelUpdate)
-        down = (batch.senders == SERVER).nonzero().squeeze(1)
-        if batch.round in rounds and len(down):
-            found[batch.round] = payload.vector[down[0]].double()
-    return found
+    return {round: model.double() for round, model in server_models(view) if round in rounds}
 
 
 def _first_layer(view: View, vector: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -62,9 +62,7 @@ class GramPeeling(Attack):
         inside = source[column] >= 0
         row, column = row[inside], column[inside]
         kind, parts = view.public.features, []
-        for batch in view.messages.of(MaskedMatrices):
-            payload = batch.payload
-            assert isinstance(payload, MaskedMatrices)
+        for _, payload in view.sent(MaskedMatrices):
             for low in range(0, len(payload.node), step := _step(payload.k2)):
                 nodes = payload.node[low : low + step]
                 place = positions(nodes, n)

@@ -78,9 +78,7 @@ class JointDiagonalisation(Attack):
         """Return the rows of every neighbourhood, not yet assigned to nodes."""
         std = noise_std(view, MaskedMatrices)
         parts = []
-        for batch in view.messages.of(MaskedMatrices):
-            payload = batch.payload
-            assert isinstance(payload, MaskedMatrices)
+        for _, payload in view.sent(MaskedMatrices):
             for part in _chunks(payload.m2):
                 m2, k2 = (field[part].to(device) for field in (payload.m2, payload.k2))
                 # The trace of sum_j U_j is b.

@@ -35,7 +35,7 @@ def changed_rows(fact: Fact) -> bool:
 
 def sealed_finely(fact: Fact, *payloads: type[Payload]) -> bool:
     """Whether messages of ``payloads`` are sealed, and as they were, up to rounding, once they are opened."""
-    if type(fact) is not Sealed or not any(about(fact, payload) for payload in payloads):
+    if type(fact) is not Sealed or not about(fact, *payloads):
         return False
     return fact.rounding + _FLOODING * fact.flooding <= _OPENED
 

@@ -47,9 +47,7 @@ class PlainFeatures(Attack):
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
         mine = torch.tensor(view.observer.clients, dtype=torch.long)
         nodes, parts = [], []
-        for batch in view.messages.of(RawFeatures):
-            payload = batch.payload
-            assert isinstance(payload, RawFeatures)
+        for batch, payload in view.sent(RawFeatures):
             foreign = ~torch.isin(batch.senders, mine)[batch.entry_messages()]
             nodes.append(payload.nodes[foreign])
             parts.append(payload.x[foreign])

@@ -49,9 +49,7 @@ def known_rows_as_sent(view: View) -> Auxiliary:
     x = as_sent(view, known.x)
     position = positions(known.nodes, view.public.num_nodes)
     mine = torch.tensor(view.observer.clients, dtype=torch.long)
-    for batch in view.messages.of(RawFeatures):
-        payload = batch.payload
-        assert isinstance(payload, RawFeatures)
+    for batch, payload in view.sent(RawFeatures):
         sent = torch.isin(batch.senders, mine)[batch.entry_messages()] & (position[payload.nodes] >= 0)
         uploaded = payload.x[sent]
         x[position[payload.nodes[sent]]] = uploaded / uploaded.norm(dim=1, keepdim=True).clamp(min=1)

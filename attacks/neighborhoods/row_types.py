@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
+
+from fglaudit.graph import components
 
 _SAME = 1e-3
 """Relative distance below which two noise-free real-valued rows are one."""
@@ -53,6 +53,4 @@ def close_rows(rows: Tensor, std: Tensor) -> Tensor:
     )
     keep = torch.ones_like(exact)
     keep[exact] = distance <= _SAME * scale
-    pairs = (first[keep].numpy(), second[keep].numpy())
-    graph = coo_array((torch.ones(int(keep.sum().item())).numpy(), pairs), shape=(count, count))
-    return torch.from_numpy(connected_components(graph, directed=False)[1]).long()
+    return components(torch.stack([first[keep], second[keep]]), count)

@@ -55,9 +55,7 @@ class VectorColumns(Attack):
         """Return the rows of every neighbourhood, not yet assigned to nodes."""
         std = noise_std(view, MaskedVectors)
         parts = []
-        for batch in view.messages.of(MaskedVectors):
-            payload = batch.payload
-            assert isinstance(payload, MaskedVectors)
+        for _, payload in view.sent(MaskedVectors):
             parts.append(_recover(payload, std, device))
         return NeighborhoodRows.join(parts, view.public.num_features)
 

@@ -21,17 +21,17 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_degrees, known_edges, own_nodes, sees_deliveries
-from fglaudit.adversary.modelled import about, kept_columns, known_noise, row_clip, sealed
+from fglaudit.adversary.modelled import kept_columns, row_clip, sealed
 from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.adversary.public_rules import clip_of_rows, known_as_used, unused_columns
 from fglaudit.attacks.sums.degree_ratios import Ratios, least_degrees, lowest_terms, parallel_parts
 from fglaudit.attacks.sums.equations.neighbor_equations import presence
 from fglaudit.attacks.sums.equations.sum_errors import added_to_sums
-from fglaudit.attacks.sums.modelled_facts import in_terms
+from fglaudit.attacks.sums.modelled_facts import in_errors, in_terms
 from fglaudit.attacks.sums.planting import plant_lone_neighbors
 from fglaudit.attacks.sums.recorded_sums import RecordedSums, missing_sums, owners, recorded_sums, sees_parts
 from fglaudit.attacks.sums.server_partial_sums import without_own_uploads
-from fglaudit.facts import Fact, Rounded
+from fglaudit.facts import Fact
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import SERVER, NeighborSums, Payload
@@ -51,8 +51,7 @@ class LoneParts(Attack):
     def models(self, fact: Fact) -> bool:
         """Noise and grids enter by their standard deviation, a clip of rows by what it leaves of known ones; of columns
         that are not used nothing is read."""
-        in_sums = known_noise(fact, NeighborSums) or (isinstance(fact, Rounded) and about(fact, NeighborSums, "sums"))
-        return in_terms(fact) or in_sums or row_clip(fact) or kept_columns(fact) or sealed(fact, NeighborSums)
+        return in_terms(fact) or in_errors(fact) or row_clip(fact) or kept_columns(fact) or sealed(fact, NeighborSums)
 
     def unsupported(self, view: View) -> str | None:
         if not sees_deliveries(view):

@@ -17,7 +17,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.modelled import about, known_noise
 from fglaudit.adversary.priors.expected_f1 import best_f1_bits
 from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.adversary.public_rules import clip_of_rows, unused_columns
@@ -27,10 +26,10 @@ from fglaudit.attacks.sums.bits.bit_decoding import DecodedBits, without_columns
 from fglaudit.attacks.sums.equations.linear_posterior import posterior_of_sums
 from fglaudit.attacks.sums.equations.neighbor_equations import NeighborEquations, neighbor_equations, no_equations
 from fglaudit.attacks.sums.equations.row_scales import RowScales, resolve_scales
-from fglaudit.attacks.sums.modelled_facts import in_terms, in_values
+from fglaudit.attacks.sums.modelled_facts import in_errors, in_terms, in_values
 from fglaudit.attacks.sums.plain_sums import plain_sums
 from fglaudit.attacks.sums.planting import plant_lone_neighbors
-from fglaudit.facts import Additive, Fact, Rounded
+from fglaudit.facts import Additive, Fact
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import NeighborSums, Payload
@@ -60,8 +59,7 @@ class MaximumAPosteriori(Attack):
 
     def models(self, fact: Fact) -> bool:
         """Noise and grids enter the likelihood of sums by their standard deviation."""
-        in_sums = known_noise(fact, NeighborSums) or (isinstance(fact, Rounded) and about(fact, NeighborSums, "sums"))
-        return in_terms(fact) or in_values(fact) or in_sums
+        return in_terms(fact) or in_values(fact) or in_errors(fact)
 
     def unsupported(self, view: View) -> str | None:
         return no_equations(view, need_degrees=view.public.features is FeatureKind.REAL)

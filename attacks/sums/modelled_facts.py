@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from fglaudit.adversary.modelled import (
     about,
-    degree_bound,
-    dropped_edges,
+    fewer_edges,
     kept_columns,
+    known_noise,
     on_gradients,
     random_rows,
     row_clip,
     sealed,
 )
-from fglaudit.facts import Absent, Fact
+from fglaudit.facts import Absent, Fact, Rounded
 from fglaudit.payloads import NeighborSums
 
 
 def in_terms(fact: Fact) -> bool:
     """Whether equations allow for a fact about edges or senders: which terms a sum has. Gradients are no terms."""
     gone = isinstance(fact, Absent) and about(fact, NeighborSums) and fact.share == 0  # the same ones in all sums
-    return dropped_edges(fact) or degree_bound(fact) or gone or on_gradients(fact)
+    return fewer_edges(fact) or gone or on_gradients(fact)
+
+
+def in_errors(fact: Fact) -> bool:
+    """Whether ``fact`` adds an error to sums whose standard deviation is known: noise, or a grid."""
+    return known_noise(fact, NeighborSums) or (isinstance(fact, Rounded) and about(fact, NeighborSums, field="sums"))
 
 
 def in_values(fact: Fact) -> bool:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import sees_deliveries
-from fglaudit.adversary.modelled import degree_bound, dropped_edges
+from fglaudit.adversary.modelled import fewer_edges
 from fglaudit.adversary.planting import MemoryMessages
 from fglaudit.adversary.public_rules import absent_clients
 from fglaudit.facts import Absent, Fact, Field, Sampled, is_built_in
@@ -49,7 +49,7 @@ class RowPresence(Attack):
             isinstance(fact.target, Field) and fact.target.name != "nodes" and not isinstance(fact, Absent | Sampled)
         )
         gone = isinstance(fact, Absent) and fact.share == 0
-        return (values and is_built_in(fact)) or gone or dropped_edges(fact) or degree_bound(fact)
+        return (values and is_built_in(fact)) or gone or fewer_edges(fact)
 
     def unsupported(self, view: View) -> str | None:
         if not sees_deliveries(view):

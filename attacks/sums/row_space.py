@@ -15,14 +15,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.modelled import about, known_noise
 from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.adversary.public_rules import clip_of_rows, unused_columns
 from fglaudit.attacks.sums.equations.linear_posterior import posterior_of_sums
 from fglaudit.attacks.sums.equations.neighbor_equations import neighbor_equations, no_equations
-from fglaudit.attacks.sums.modelled_facts import in_terms, in_values
+from fglaudit.attacks.sums.modelled_facts import in_errors, in_terms, in_values
 from fglaudit.attacks.sums.planting import plant_lone_neighbors
-from fglaudit.facts import Fact, Rounded
+from fglaudit.facts import Fact
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import NeighborSums, Payload
@@ -39,8 +38,7 @@ class RowSpace(Attack):
 
     def models(self, fact: Fact) -> bool:
         """Of noise and grids the standard deviation weighs equations against the prior."""
-        in_sums = known_noise(fact, NeighborSums) or (isinstance(fact, Rounded) and about(fact, NeighborSums, "sums"))
-        return in_terms(fact) or in_values(fact) or in_sums
+        return in_terms(fact) or in_values(fact) or in_errors(fact)
 
     def unsupported(self, view: View) -> str | None:
         return no_equations(view, need_degrees=True)

@@ -23,17 +23,17 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_edges, own_nodes, sees_deliveries
-from fglaudit.adversary.modelled import about, kept_columns, known_noise, row_clip, sealed
+from fglaudit.adversary.modelled import kept_columns, row_clip, sealed
 from fglaudit.adversary.priors.expected_f1 import MOST_ENTRIES, best_f1_bits
 from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.adversary.public_rules import clip_of_rows, rounding_of_sums
 from fglaudit.attacks.sums.equations.neighbor_equations import ROUNDING, presence
 from fglaudit.attacks.sums.equations.sum_errors import added_to_sums
-from fglaudit.attacks.sums.modelled_facts import in_terms
+from fglaudit.attacks.sums.modelled_facts import in_errors, in_terms
 from fglaudit.attacks.sums.noisy_parts import noisy_entries
 from fglaudit.attacks.sums.planting import plant_lone_neighbors
 from fglaudit.attacks.sums.recorded_sums import RecordedSums, missing_sums, owners, recorded_sums, sees_parts
-from fglaudit.facts import Fact, Rounded
+from fglaudit.facts import Fact
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import SERVER, NeighborSums, Payload
@@ -63,9 +63,8 @@ class ServerPartialSums(Attack):
     def models(self, fact: Fact) -> bool:
         """Entries of columns that are not used are not claimed; entries well above noise or a grid are terms whatever
         a clip made of their level."""
-        in_sums = known_noise(fact, NeighborSums) or (isinstance(fact, Rounded) and about(fact, NeighborSums, "sums"))
         in_rows = row_clip(fact) or kept_columns(fact)
-        return in_terms(fact) or in_sums or in_rows or sealed(fact, NeighborSums)
+        return in_terms(fact) or in_errors(fact) or in_rows or sealed(fact, NeighborSums)
 
     def unsupported(self, view: View) -> str | None:
         if not sees_deliveries(view):

@@ -23,8 +23,7 @@ from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.modelled import (
     about,
     change_clip,
-    degree_bound,
-    dropped_edges,
+    fewer_edges,
     kept_columns,
     known_error,
     row_clip,
@@ -81,7 +80,7 @@ class AbsentWords(Attack):
         sent = sent or change_clip(fact, ModelUpdate) or sealed(fact, ModelUpdate)
         gone = isinstance(fact, Absent) and about(fact, ModelUpdate)  # one round is read, of those who sent in it
         shorter = row_clip(fact) or (isinstance(fact, Clipped) and fact.target == GRADIENTS)
-        return sent or gone or shorter or kept_columns(fact) or dropped_edges(fact) or degree_bound(fact)
+        return sent or gone or shorter or kept_columns(fact) or fewer_edges(fact)
 
     def unsupported(self, view: View) -> str | None:
         if "input.weight" not in view.public.layout:

@@ -20,7 +20,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.modelled import about, degree_bound, dropped_edges, known_error, sealed
+from fglaudit.adversary.modelled import about, fewer_edges, known_error, sealed
 from fglaudit.adversary.uploads.adam_steps import CLEAR, adam_path, off_idle_path
 from fglaudit.adversary.uploads.held import (
     check_rounds,
@@ -75,7 +75,7 @@ class AdamInversion(Attack):
             return sealed(fact, NeighborSums)
         sent = known_error(fact, ModelUpdate)
         gone = isinstance(fact, Absent) and about(fact, ModelUpdate)
-        return sent or gone or dropped_edges(fact) or degree_bound(fact)
+        return sent or gone or fewer_edges(fact)
 
     def unsupported(self, view: View) -> str | None:
         if view.public.features is FeatureKind.REAL:

@@ -27,8 +27,7 @@ from fglaudit.adversary.known_labels import known_shares, shares_of_others
 from fglaudit.adversary.modelled import (
     about,
     change_clip,
-    degree_bound,
-    dropped_edges,
+    fewer_edges,
     kept_columns,
     known_error,
     random_rows,
@@ -91,7 +90,7 @@ class AdamShares(Attack):
         sent = sent or change_clip(fact, ModelUpdate) or sealed(fact, ModelUpdate)
         gone = isinstance(fact, Absent) and about(fact, ModelUpdate)
         rows = row_clip(fact) or kept_columns(fact) or random_rows(fact)
-        return sent or gone or rows or dropped_edges(fact) or degree_bound(fact)
+        return sent or gone or rows or fewer_edges(fact)
 
     def unsupported(self, view: View) -> str | None:
         if _last_layer(view) is None:

@@ -33,8 +33,7 @@ from torch import Tensor
 from fglaudit.adversary.modelled import (
     about,
     change_clip,
-    degree_bound,
-    dropped_edges,
+    fewer_edges,
     known_error,
     on_gradients,
     sealed,
@@ -114,7 +113,7 @@ class UpdateInversion(Attack):
         scaled = change_clip(fact, ModelUpdate) and isinstance(fact, Clipped) and fact.norm != "elementwise"
         sent = known_error(fact, ModelUpdate)
         gone = isinstance(fact, Absent) and about(fact, ModelUpdate)
-        edges = dropped_edges(fact) or degree_bound(fact)
+        edges = fewer_edges(fact)
         return sent or scaled or gone or edges or sealed(fact, ModelUpdate) or on_gradients(fact)
 
     def unsupported(self, view: View) -> str | None:

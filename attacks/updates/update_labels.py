@@ -20,8 +20,7 @@ from torch import Tensor
 from fglaudit.adversary.modelled import (
     about,
     change_clip,
-    degree_bound,
-    dropped_edges,
+    fewer_edges,
     kept_columns,
     known_error,
     random_rows,
@@ -106,7 +105,7 @@ class UpdateLabels(Attack):
         read_as_used = about(fact, GlobalNodes) and is_built_in(fact) and not isinstance(fact, Absent)
         gone = isinstance(fact, Absent) and fact.share == 0
         rows = row_clip(fact) or kept_columns(fact) or random_rows(fact)
-        return sent or read_as_used or gone or rows or dropped_edges(fact) or degree_bound(fact)
+        return sent or read_as_used or gone or rows or fewer_edges(fact)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         trajectory = self._trajectory(view, split(rng, "dropout"))

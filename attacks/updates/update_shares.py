@@ -30,8 +30,7 @@ from fglaudit.adversary.known_labels import shares_of_others
 from fglaudit.adversary.modelled import (
     about,
     change_clip,
-    degree_bound,
-    dropped_edges,
+    fewer_edges,
     known_error,
     on_gradients,
     sealed,
@@ -82,7 +81,7 @@ class UpdateShares(Attack):
         sent = known_error(fact, ModelUpdate)
         gone = isinstance(fact, Absent) and about(fact, ModelUpdate)
         steps = on_gradients(fact) and not isinstance(fact, Clipped)
-        return sent or clip or gone or steps or sealed(fact, ModelUpdate) or dropped_edges(fact) or degree_bound(fact)
+        return sent or clip or gone or steps or sealed(fact, ModelUpdate) or fewer_edges(fact)
 
     def unsupported(self, view: View) -> str | None:
         if (why := missing_uploads(view, ModelUpdate) or unknown_changes(view)) is not None:

@@ -11,7 +11,7 @@ import argparse
 import statistics
 
 from fglaudit.reproduce import fedgt
-from fglaudit.reproduce.rows import rows_of
+from fglaudit.reproduce.figures import rows_of
 from fglaudit.reproduce.trainings import trained
 
 

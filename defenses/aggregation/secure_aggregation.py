@@ -39,7 +39,6 @@ from fglaudit.errors import FglauditError
 from fglaudit.facts import Absent, Fact, Sealed
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import MessageBatch, Payload, payload_type
-from fglaudit.privacy.strength import check_factor
 from fglaudit.sealing import SealedTensor, sealed_tensor
 from fglaudit.secagg.fixed_point import WORDS, ModularFixedPoint
 from fglaudit.secagg.rows import MaskedRows
@@ -340,11 +339,6 @@ class SecureAggregation(Defense):
                 f" {', '.join(self.on)}: it cannot work on sums alone"
             )
         return None
-
-    def weakened(self, factor: float) -> SecureAggregation:
-        """Return itself: masks hide as much at any setting."""
-        check_factor(factor)
-        return self
 
     def bind(self, context: Context) -> DefenseSession:
         try:

@@ -24,17 +24,22 @@ from typing import ClassVar
 import torch
 
 from fglaudit.context import Aggregate, Context
-from fglaudit.defenses.encryption.packed_session import PackedSealer, PackedSession, padded_bounds, useless_padding
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.defenses.encryption.packed_session import (
+    PackedDefense,
+    PackedSealer,
+    PackedSession,
+    padded_bounds,
+    useless_padding,
+)
+from fglaudit.errors import FglauditError, require_known
 from fglaudit.he.bfv import Bfv, bfv_parameters
 from fglaudit.he.ckks import SUMS, Ckks
 from fglaudit.he.codec import Codec
 from fglaudit.he.fixed_point import WIDTHS, FixedPoint
 from fglaudit.he.layout import Layout
 from fglaudit.he.row_sealer import Cost, RowSealer
-from fglaudit.interfaces import Defense, DefenseSession, Guarantee
+from fglaudit.interfaces import DefenseSession, Guarantee
 from fglaudit.payloads import Payload, payload_type
-from fglaudit.privacy.strength import check_factor
 
 DEGREES = {"bfv": 4096, "ckks": 8192}
 """Polynomial degrees by scheme, where none is given."""
@@ -42,7 +47,7 @@ CUSTODY = "one secret key shared by all clients; the server has none"
 
 
 @dataclass(frozen=True)
-class HomomorphicEncryption(Defense):
+class HomomorphicEncryption(PackedDefense):
     """Encrypt what the server only adds up, so that it cannot read it.
 
     Attributes:
@@ -70,8 +75,7 @@ class HomomorphicEncryption(Defense):
     most_gigabytes: float = 20.0
 
     def __post_init__(self) -> None:
-        if self.scheme not in DEGREES:
-            raise unknown("scheme", self.scheme, DEGREES)
+        require_known(self, scheme=DEGREES)
         if self.scheme == "bfv":
             bfv_parameters(self.used_degree)
         elif self.used_degree != SUMS.degree:
@@ -95,26 +99,11 @@ class HomomorphicEncryption(Defense):
     def used_degree(self) -> int:
         return self.degree or DEGREES[self.scheme]
 
-    def payloads(self, context: Context) -> tuple[type[Payload], ...]:
-        """Return what is sealed."""
-        if self.on:
-            return tuple(payload_type(name) for name in self.on)
-        return tuple(payload for payload in context.aggregates if self._refusal(payload, context) is None)
-
     def by_rows(self, aggregate: Aggregate) -> bool:
         """Whether every row gets ciphertexts of its own: where rows are multiplied, or nobody knows a bound."""
         return self.scheme == "ckks" and (aggregate.weighted or aggregate.largest is None)
 
-    def unsupported(self, context: Context) -> str | None:
-        if not self.on and self.payloads(context):
-            return None
-        asked = [payload_type(name) for name in self.on] or [*context.aggregates, *context.readers]
-        reasons = [reason for payload in asked if (reason := self._refusal(payload, context)) is not None]
-        if not asked:
-            return f"{context.protocol}'s clients send the server nothing that it computes with"
-        return "; ".join(reasons) or None
-
-    def _refusal(self, payload: type[Payload], context: Context) -> str | None:
+    def refusal(self, payload: type[Payload], context: Context) -> str | None:
         aggregate, name = context.aggregates.get(payload), payload.__name__
         if aggregate is None:
             return context.unsealable(payload)
@@ -133,11 +122,6 @@ class HomomorphicEncryption(Defense):
         if aggregate.largest is None:
             return f"packed ciphertexts hold sums up to a bound, and none is known for {name}; use scheme: ckks"
         return useless_padding(aggregate, name) if self.padded else None
-
-    def weakened(self, factor: float) -> HomomorphicEncryption:
-        """Return itself: encryption is as strong at any setting."""
-        check_factor(factor)
-        return self
 
     def bind(self, context: Context) -> DefenseSession:
         reason = self.unsupported(context)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 
-from fglaudit.context import Aggregate
+from fglaudit.context import Aggregate, Context
 from fglaudit.facts import Fact, Sealed
 from fglaudit.he.ckks import Ckks
 from fglaudit.he.codec import Codec
@@ -17,8 +18,8 @@ from fglaudit.he.layout import Layout
 from fglaudit.he.packed_rows import PackedRows, seal_rows
 from fglaudit.he.row_sealer import RowSealer
 from fglaudit.he.weighted_rows import WeightedRows
-from fglaudit.interfaces import DefenseSession, Guarantee
-from fglaudit.payloads import MessageBatch, Payload
+from fglaudit.interfaces import Defense, DefenseSession, Guarantee
+from fglaudit.payloads import MessageBatch, Payload, payload_type
 from fglaudit.sealing import sealed_tensor
 
 _LARGEST_FLOODING = 8.0
@@ -46,6 +47,33 @@ class PackedSealer:
         if self.fixed_point is None or self.fixed_point.whole:
             return 0.0, 0.0
         return 0.0, float(1 / self.fixed_point.scale.min()) / 2 * float(self.summands.max())
+
+
+class PackedDefense(Defense):
+    """What defenses have in common whose server adds ciphertexts.
+
+    Attributes:
+        on: names of the payloads that are sealed; none: all that can be.
+    """
+
+    on: tuple[str, ...]
+
+    def payloads(self, context: Context) -> tuple[type[Payload], ...]:
+        """Return what is sealed."""
+        if self.on:
+            return tuple(payload_type(name) for name in self.on)
+        return tuple(payload for payload in context.aggregates if self.refusal(payload, context) is None)
+
+    def unsupported(self, context: Context) -> str | None:
+        asked = [payload_type(name) for name in self.on] or [*context.aggregates, *context.readers]
+        if not asked:
+            return f"{context.protocol}'s clients send the server nothing that it computes with"
+        reasons = [reason for payload in asked if (reason := self.refusal(payload, context)) is not None]
+        return "; ".join(reasons) or None if self.on or not self.payloads(context) else None
+
+    @abstractmethod
+    def refusal(self, payload: type[Payload], context: Context) -> str | None:
+        """Return why ``payload`` cannot be sealed, or None."""
 
 
 def useless_padding(aggregate: Aggregate, name: str) -> str | None:

@@ -22,16 +22,21 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Aggregate, Context
-from fglaudit.defenses.encryption.packed_session import PackedSealer, PackedSession, padded_bounds, useless_padding
+from fglaudit.defenses.encryption.packed_session import (
+    PackedDefense,
+    PackedSealer,
+    PackedSession,
+    padded_bounds,
+    useless_padding,
+)
 from fglaudit.errors import FglauditError
 from fglaudit.he.fixed_point import FixedPoint
 from fglaudit.he.layout import Layout
 from fglaudit.he.openfhe_process import missing
 from fglaudit.he.packed_rows import PackedRows
 from fglaudit.he.threshold_bfv import SLOT_BITS, WIDTHS, ThresholdBfv
-from fglaudit.interfaces import Defense, DefenseSession, Guarantee
+from fglaudit.interfaces import DefenseSession, Guarantee
 from fglaudit.payloads import SERVER, MessageBatch, Payload, payload_type
-from fglaudit.privacy.strength import check_factor
 
 MOST_CLIENTS = 100
 """Every client makes a partial decryption of every ciphertext, half a megabyte each."""
@@ -81,7 +86,7 @@ class ThresholdSession(PackedSession):
 
 
 @dataclass(frozen=True)
-class ThresholdEncryption(Defense):
+class ThresholdEncryption(PackedDefense):
     """Encrypt what the server only adds up, under a key of which every client holds a share.
 
     Attributes:
@@ -106,19 +111,9 @@ class ThresholdEncryption(Defense):
         for name in self.on:
             payload_type(name)
 
-    def payloads(self, context: Context) -> tuple[type[Payload], ...]:
-        """Return what is sealed."""
-        if self.on:
-            return tuple(payload_type(name) for name in self.on)
-        return tuple(payload for payload in context.aggregates if self._refusal(payload, context) is None)
-
     def unsupported(self, context: Context) -> str | None:
-        asked = [payload_type(name) for name in self.on] or [*context.aggregates, *context.readers]
-        if not asked:
-            return f"{context.protocol}'s clients send the server nothing that it computes with"
-        reasons = [reason for payload in asked if (reason := self._refusal(payload, context)) is not None]
-        if reasons and (self.on or not self.payloads(context)):
-            return "; ".join(reasons)
+        if (reason := super().unsupported(context)) is not None:
+            return reason
         if not 2 <= context.num_clients <= MOST_CLIENTS:
             return (
                 f"keys of 2 to {MOST_CLIENTS} clients are made together here; got {context.num_clients}; use"
@@ -126,7 +121,7 @@ class ThresholdEncryption(Defense):
             )
         return missing()
 
-    def _refusal(self, payload: type[Payload], context: Context) -> str | None:
+    def refusal(self, payload: type[Payload], context: Context) -> str | None:
         aggregate, name = context.aggregates.get(payload), payload.__name__
         if aggregate is None:
             return context.unsealable(payload)
@@ -137,11 +132,6 @@ class ThresholdEncryption(Defense):
                 " homomorphic-encryption with scheme: ckks"
             )
         return useless_padding(aggregate, name) if self.padded else None
-
-    def weakened(self, factor: float) -> ThresholdEncryption:
-        """Return itself: encryption is as strong at any setting."""
-        check_factor(factor)
-        return self
 
     def bind(self, context: Context) -> DefenseSession:
         if (reason := self.unsupported(context)) is not None:

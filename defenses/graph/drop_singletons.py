@@ -12,7 +12,6 @@ from typing import ClassVar
 from fglaudit.context import Context
 from fglaudit.defenses.graph.minimum_neighborhood import FewestSession, nothing_to_drop
 from fglaudit.interfaces import Defense, DefenseSession
-from fglaudit.privacy.strength import check_factor
 
 
 @dataclass(frozen=True)
@@ -23,11 +22,6 @@ class DropSingletons(Defense):
 
     def unsupported(self, context: Context) -> str | None:
         return nothing_to_drop(context)
-
-    def weakened(self, factor: float) -> DropSingletons:
-        """Return itself: a rule without a strength."""
-        check_factor(factor)
-        return self
 
     def bind(self, context: Context) -> DefenseSession:
         return FewestSession(2)

@@ -25,14 +25,7 @@ from fglaudit.privacy.strength import weaker_count
 def without_few(client: ClientGraph, fewest: int) -> ClientGraph:
     """Return ``client`` without the boundary edges of own nodes that have fewer than ``fewest`` remote neighbours."""
     count = torch.bincount(client.boundary[0], minlength=len(client.nodes))
-    boundary = client.boundary[:, count[client.boundary[0]] >= fewest]
-    kept, position = torch.unique(boundary[1], return_inverse=True)
-    return dataclasses.replace(
-        client,
-        remote_nodes=client.remote_nodes[kept],
-        remote_degrees=None if client.remote_degrees is None else client.remote_degrees[kept],
-        boundary=torch.stack([boundary[0], position]),
-    )
+    return client.keeping_cross(count[client.boundary[0]] >= fewest)
 
 
 class FewestSession(DefenseSession):

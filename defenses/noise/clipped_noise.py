@@ -19,7 +19,7 @@ from typing import ClassVar
 from fglaudit.context import Context, check_unit
 from fglaudit.defenses.noise.clips import features_of, not_bounded_by_clips
 from fglaudit.defenses.noise.noisy_messages import NoiseSession, release_named
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, require_known
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import payload_type
 from fglaudit.privacy.accounting import Relation, check_budget
@@ -50,8 +50,7 @@ class ClippedNoise(Defense):
     on: str = "Latents"
 
     def __post_init__(self) -> None:
-        if self.mechanism not in NORMS:
-            raise unknown("mechanism", self.mechanism, NORMS)
+        require_known(self, mechanism=NORMS)
         check_budget(self.epsilon, self.delta, pure=self.mechanism == "laplace")
         check_clip(self.clip)
         payload_type(self.on)

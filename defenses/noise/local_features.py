@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fglaudit.context import Context
 from fglaudit.defenses.noise.randomised_rows import LocalSession, nothing_sent
-from fglaudit.errors import unknown
+from fglaudit.errors import require_known
 from fglaudit.facts import ROWS, Fact
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.privacy.accounting import Relation, check_budget
@@ -55,8 +55,7 @@ class LocalFeatures(Defense):
     clip: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.mechanism not in NORMS:
-            raise unknown("mechanism", self.mechanism, NORMS)
+        require_known(self, mechanism=NORMS)
         check_budget(self.epsilon, self.delta, pure=self.mechanism == "laplace")
         check_clip(self.clip)
 

@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Context, Uploads
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, require_known, unknown
 from fglaudit.facts import Fact, Field
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload, is_repeated
@@ -176,8 +176,7 @@ class DpFedAvg(Defense):
             )
         check_budget(self.epsilon, self.delta, most=VANISHING_EPSILON)
         check_clip(self.clip)
-        if self.trust not in TRUSTS:
-            raise unknown("trust", self.trust, TRUSTS)
+        require_known(self, trust=TRUSTS)
         if self.unit != "client":
             raise unknown("unit of dp-fedavg", self.unit, ("client",))
 

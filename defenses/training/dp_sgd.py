@@ -37,7 +37,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Context, Examples
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, require_known, unknown
 from fglaudit.facts import EDGES, GRADIENTS, DegreeBound, Fact, Sampled, Scaled
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
@@ -160,8 +160,7 @@ class DpSgd(Defense):
             raise FglauditError(
                 f"sampling_rate is a probability in (0, 1]; got {self.sampling_rate:g}; use 1 for all losses"
             )
-        if self.edges not in EDGE_CHOICES:
-            raise unknown("edges", self.edges, EDGE_CHOICES)
+        require_known(self, edges=EDGE_CHOICES)
         if self.unit != "node":
             raise unknown("unit of dp-sgd", self.unit, ("node",))
 

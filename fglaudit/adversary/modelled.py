@@ -20,9 +20,9 @@ from fglaudit.facts import (
     Sampled,
     Scaled,
     Sealed,
-    Target,
     is_built_in,
 )
+from fglaudit.facts.lookup import overlap
 from fglaudit.payloads import Payload
 
 KNOWN_NOISE = ("gaussian", "laplace")
@@ -32,14 +32,15 @@ MULTI_BIT = "multi-bit"
 """Kind of :class:`fglaudit.facts.Randomised` rows that attacks know."""
 
 
-def about(fact: Fact, payload: type[Payload], field: str = "", direction: str | None = None) -> bool:
-    """Whether ``fact`` is about a field of ``payload``; an empty ``field`` is any, no ``direction`` is both."""
-    return isinstance(fact.target, Field) and fact.target.meets(payload.__name__, field, direction)
+def about(fact: Fact, *payloads: type[Payload], field: str = "", direction: str | None = None) -> bool:
+    """Whether ``fact`` is about a field of one of ``payloads``; an empty ``field`` is any, no ``direction`` is both."""
+    target = fact.target
+    return isinstance(target, Field) and any(target.meets(p.__name__, field, direction) for p in payloads)
 
 
 def known_noise(fact: Fact, *payloads: type[Payload], distributions: tuple[str, ...] = KNOWN_NOISE) -> bool:
     """Whether it is noise of these ``distributions`` on messages of ``payloads``."""
-    return type(fact) is Additive and fact.distribution in distributions and any(about(fact, p) for p in payloads)
+    return type(fact) is Additive and fact.distribution in distributions and about(fact, *payloads)
 
 
 def known_error(fact: Fact, payload: type[Payload]) -> bool:
@@ -50,12 +51,12 @@ def known_error(fact: Fact, payload: type[Payload]) -> bool:
 def message_clip(fact: Fact, *payloads: type[Payload]) -> bool:
     """Whether it is a clip of whole messages of ``payloads`` around zero, entry by entry or by their norm."""
     plain = type(fact) is Clipped and fact.per == "message" and fact.around == "zero"
-    return plain and any(about(fact, p) for p in payloads)
+    return plain and about(fact, *payloads)
 
 
 def fresh_error(fact: Fact, *payloads: type[Payload]) -> bool:
     """Whether it adds an error with mean about 0 to messages of ``payloads``, afresh in each: noise, or a grid."""
-    return type(fact) in (Additive, Rounded) and any(about(fact, p) for p in payloads)
+    return type(fact) in (Additive, Rounded) and about(fact, *payloads)
 
 
 def change_clip(fact: Fact, payload: type[Payload]) -> bool:
@@ -87,7 +88,7 @@ def decides(fact: Fact) -> bool:
 def sealed(fact: Fact, *payloads: type[Payload]) -> bool:
     """Whether messages of ``payloads`` travel sealed. What an observer cannot open is not in its view; what it can open
     has the errors that the fact states."""
-    return type(fact) is Sealed and any(about(fact, p) for p in payloads)
+    return type(fact) is Sealed and about(fact, *payloads)
 
 
 def dropped_edges(fact: Fact) -> bool:
@@ -95,9 +96,9 @@ def dropped_edges(fact: Fact) -> bool:
     return type(fact) is DroppedEdges and fact.target == EDGES
 
 
-def degree_bound(fact: Fact) -> bool:
-    """Whether edges are dropped down to a degree, which ``public_rules.own_graphs`` repeats."""
-    return type(fact) is DegreeBound and fact.target == EDGES
+def fewer_edges(fact: Fact) -> bool:
+    """Whether edges are dropped, as in :func:`dropped_edges` or down to a degree (``public_rules.own_graphs``)."""
+    return dropped_edges(fact) or (type(fact) is DegreeBound and fact.target == EDGES)
 
 
 def on_gradients(fact: Fact) -> bool:
@@ -131,7 +132,7 @@ def out_of_order(facts: Sequence[Fact]) -> tuple[Fact, ...]:
     return tuple(
         fact
         for index, fact in enumerate(facts)
-        if any(_meets(fact.target, other.target) and _not_after(fact, other) for other in facts[:index])
+        if any(overlap(fact.target, other.target) and _not_after(fact, other) for other in facts[:index])
     )
 
 
@@ -146,9 +147,3 @@ def _not_after(fact: Fact, other: Fact) -> bool:
     if isinstance(fact, Clipped):
         return isinstance(other, Additive | Rounded | Randomised | Clipped)
     return isinstance(fact, Rounded) and isinstance(other, Rounded)
-
-
-def _meets(one: Target, other: Target) -> bool:
-    if isinstance(one, Field) and isinstance(other, Field):
-        return one.meets(other.payload, other.name, other.direction)
-    return one == other

@@ -21,8 +21,7 @@ class Seen(NamedTuple):
 def seen_reports(view: View) -> Seen:
     """Return the reports that the observer sees of any node, its own included, ascending."""
     last = torch.full((view.public.num_nodes,), -1)
-    for batch in view.messages.of(ClassReports):
-        assert isinstance(batch.payload, ClassReports)
-        last[batch.payload.nodes] = batch.payload.values.argmax(1)
+    for _, payload in view.sent(ClassReports):
+        last[payload.nodes] = payload.values.argmax(1)
     nodes = (last >= 0).nonzero().squeeze(1)
     return Seen(nodes, last[nodes])

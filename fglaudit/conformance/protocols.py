@@ -104,9 +104,7 @@ def check_on_large(protocol: FederatedProtocol, graph: FederatedGraph, seed: int
 class _ApartSession(DefenseSession):
     def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
         """Return the client without any edge to another."""
-        degrees = None if client.remote_degrees is None else client.remote_degrees[:0]
-        none = client.remote_nodes[:0]
-        return dataclasses.replace(client, boundary=client.boundary[:, :0], remote_nodes=none, remote_degrees=degrees)
+        return client.keeping_cross(torch.zeros(client.boundary.shape[1], dtype=torch.bool))
 
 
 @dataclasses.dataclass(frozen=True)

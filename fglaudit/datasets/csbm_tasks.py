@@ -31,7 +31,7 @@ from torch import Tensor
 from fglaudit.datasets.csbm_published import topology
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.files import limits
-from fglaudit.graph import Graph, canonical_edges
+from fglaudit.graph import Graph, canonical_edges, components
 from fglaudit.rng import derive
 
 MAX_REDRAWS = 2000
@@ -174,19 +174,6 @@ def _edges(values: _Values, tags: Tensor, rng: torch.Generator) -> Tensor:
     probability = torch.where(same, values.degree + swing, values.degree - swing) / values.nodes
     drawn = torch.rand(values.nodes, values.nodes, generator=rng) < probability
     return canonical_edges(drawn.triu(1).nonzero().T, values.nodes)
-
-
-def components(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """Return the number of each node's connected component [N], counted from 0 in the order of their smallest nodes."""
-    label = torch.arange(num_nodes)
-    row, column = edge_index
-    while True:
-        lower = label.scatter_reduce(0, row, label[column], "amin")
-        lower = lower[lower]  # labels are node ids, so following them once more halves the paths
-        if torch.equal(lower, label):
-            numbers: Tensor = torch.unique(label, return_inverse=True)[1]
-            return numbers
-        label = lower
 
 
 def balanced_connected(edge_index: Tensor, labels: Tensor, size: int, rng: torch.Generator) -> Tensor | None:

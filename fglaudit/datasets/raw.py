@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
-from fglaudit.graph import Graph, canonical_edges, edges_among
+from fglaudit.graph import Graph, canonical_edges, components, edges_among
 
 SCALES = 100.0
 """Ratio of root mean squares of two columns' entries from which on there is a note."""
@@ -113,10 +110,7 @@ def scale_notes(x: Tensor) -> tuple[str, ...]:
 
 def largest_component(graph: Graph) -> Graph:
     """Return the largest connected component of ``graph``, its nodes renumbered in their old order."""
-    n = graph.num_nodes
-    row, col = graph.edge_index.numpy()
-    adjacency = coo_array((np.ones(len(row), dtype=np.int8), (row, col)), shape=(n, n))
-    component = torch.from_numpy(connected_components(adjacency, directed=False)[1]).long()
+    component = components(graph.edge_index, graph.num_nodes)
     nodes = (component == torch.bincount(component).argmax()).nonzero().squeeze(1)
 
     def kept(mask: Tensor | None) -> Tensor | None:
@@ -125,7 +119,7 @@ def largest_component(graph: Graph) -> Graph:
     return Graph(
         x=graph.x[nodes],
         y=graph.y[nodes],
-        edge_index=edges_among(nodes, graph.edge_index, n),
+        edge_index=edges_among(nodes, graph.edge_index, graph.num_nodes),
         name=graph.name,
         train=kept(graph.train),
         val=kept(graph.val),

@@ -19,7 +19,7 @@ from fglaudit.datasets.pyg import load_pyg
 from fglaudit.datasets.raw import RawGraph, largest_component, row_normalised, scale_notes, standardised, to_graph
 from fglaudit.datasets.subcora import subcora
 from fglaudit.datasets.subcora_published import subcora_published
-from fglaudit.errors import FglauditError, shown, unknown
+from fglaudit.errors import FglauditError, require_known, shown, unknown
 from fglaudit.graph import Graph
 
 FEATURES = ("raw", "row-normalised", "standardised")
@@ -72,12 +72,7 @@ class DatasetSpec:
         object.__setattr__(self, "name", ALIASES.get(self.name, self.name))
         if self.name not in DESCRIPTIONS:
             raise unknown("data set", self.name, [*DESCRIPTIONS, *ALIASES])
-        if self.features not in FEATURES:
-            raise unknown("features", self.features, FEATURES)
-        if self.split not in SPLITS:
-            raise unknown("split", self.split, SPLITS)
-        if self.component not in COMPONENTS:
-            raise unknown("component", self.component, COMPONENTS)
+        require_known(self, features=FEATURES, split=SPLITS, component=COMPONENTS)
         if (self.name == "npz") != (self.path is not None):
             raise FglauditError(
                 f"path belongs to name: npz and to no other; got name: {self.name}, path: {self.path}; change one"

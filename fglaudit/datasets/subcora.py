@@ -14,9 +14,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fglaudit.datasets.csbm_tasks import components
 from fglaudit.errors import FglauditError
-from fglaudit.graph import Graph, canonical_edges, edges_among
+from fglaudit.graph import Graph, canonical_edges, components, edges_among
 from fglaudit.rng import derive
 
 SIZE, DRAWN, MAX_REDRAWS = 300, 800, 50000

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import torch
 
-from fglaudit.datasets.csbm_tasks import components
 from fglaudit.datasets.subcora import DRAWN, HOPS, SIZE, neighbours
 from fglaudit.errors import FglauditError
-from fglaudit.graph import Graph, canonical_edges, edges_among
+from fglaudit.graph import Graph, canonical_edges, components, edges_among
 from fglaudit.rng import as_published
 
 SEEDS = (

@@ -55,14 +55,15 @@ def before_noise(facts: Iterable[Fact]) -> tuple[Fact, ...]:
     kept: list[Fact] = []
     drawn: list[Target] = []
     for fact in facts:
-        if not any(_overlap(fact.target, target) for target in drawn):
+        if not any(overlap(fact.target, target) for target in drawn):
             kept.append(fact)
         if isinstance(fact, Additive | Randomised):
             drawn.append(fact.target)
     return tuple(kept)
 
 
-def _overlap(one: Target, other: Target) -> bool:
+def overlap(one: Target, other: Target) -> bool:
+    """Whether two targets have a field in common."""
     if isinstance(one, Field) and isinstance(other, Field):
         return one.meets(other.payload, other.name, other.direction)
     return one == other

@@ -23,9 +23,10 @@ from torch import Tensor
 from fglaudit.context import Aggregate
 from fglaudit.federated.neighbor_sums import add_messages, buckets
 from fglaudit.federated.neighborhood import KeptEdges
+from fglaudit.federated.sending import from_server, to_server
 from fglaudit.interfaces import Channel
 from fglaudit.nn.sparse import row_starts
-from fglaudit.payloads import SERVER, EmbeddingSums, MessageBatch
+from fglaudit.payloads import EmbeddingSums
 from fglaudit.privacy.degree_bound import pair_priorities
 
 
@@ -98,8 +99,7 @@ class EmbeddingExchange:
             splits = row_starts((sent // count - low).cpu(), high - low)
             payload = EmbeddingSums(sent % count, parts)
             clients = senders.cpu()
-            arrived = channel.send(MessageBatch(round, clients, torch.full_like(clients, SERVER), payload, splits))
-            assert isinstance(arrived, EmbeddingSums)
+            arrived = to_server(channel, round, clients, payload, splits)
             sums = add_messages(sums, arrived.nodes, arrived.sums, count)
         assert sums is not None
         return self._delivered(sums, nodes, rows, channel, round)
@@ -109,8 +109,7 @@ class EmbeddingExchange:
         receivers = torch.arange(self.num_clients)
         splits = row_starts(self.owner[nodes].cpu(), self.num_clients)
         payload = EmbeddingSums(nodes, sums[nodes].float())
-        arrived = channel.send(MessageBatch(round, torch.full_like(receivers, SERVER), receivers, payload, splits))
-        assert isinstance(arrived, EmbeddingSums)
+        arrived = from_server(channel, round, receivers, payload, splits)
         found = torch.zeros_like(like)
         found[nodes] = arrived.sums.to(like)
         return found

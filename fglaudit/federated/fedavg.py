@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Aggregate, Uploads
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, require_known, require_least
+from fglaudit.federated.sending import from_server, to_server
 from fglaudit.federated.training import LocalModels, LocalSettings, accuracies, all_hits, as_blocks
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.gcn import Field
 from fglaudit.nn.weights import Layout, unflatten
-from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
+from fglaudit.payloads import ModelUpdate, Payload
 from fglaudit.rng import moved, split
 from fglaudit.structure import Training
 
@@ -43,11 +44,8 @@ class FedAvg:
     settings: LocalSettings
 
     def __post_init__(self) -> None:
-        for field in ("rounds", "local_steps"):
-            if getattr(self, field) < 1:
-                raise FglauditError(f"{field} must be at least 1; got {getattr(self, field)}; raise it")
-        if self.weighting not in WEIGHTINGS:
-            raise unknown("weighting", self.weighting, WEIGHTINGS)
+        require_least(self, rounds=1, local_steps=1)
+        require_known(self, weighting=WEIGHTINGS)
         if not 0 < self.participation <= 1:
             raise FglauditError(
                 f"participation is a share of the clients in (0, 1]; got {self.participation:g}; use 1 for all"
@@ -176,8 +174,7 @@ def upload(channel: Channel, round: int, models: Tensor, clients: Tensor) -> Ten
 
 def upload_models(channel: Channel, round: int, clients: Tensor, models: Tensor) -> Tensor:
     """Send the models [P, D] of ``clients`` [P] to the server; return what it receives."""
-    senders = clients.cpu()
-    return _vectors(channel, MessageBatch(round, senders, torch.full_like(senders, SERVER), ModelUpdate(models)))
+    return to_server(channel, round, clients.cpu(), ModelUpdate(models)).vector
 
 
 def broadcast(channel: Channel, round: int, model: Tensor, num_clients: int) -> Tensor:
@@ -187,11 +184,4 @@ def broadcast(channel: Channel, round: int, model: Tensor, num_clients: int) -> 
 
 def return_models(channel: Channel, round: int, models: Tensor) -> Tensor:
     """Send every client its own model [K, D]; return what each receives [K, D]."""
-    clients = torch.arange(len(models))
-    return _vectors(channel, MessageBatch(round, torch.full_like(clients, SERVER), clients, ModelUpdate(models)))
-
-
-def _vectors(channel: Channel, batch: MessageBatch) -> Tensor:
-    arrived = channel.send(batch)
-    assert isinstance(arrived, ModelUpdate)
-    return arrived.vector
+    return from_server(channel, round, torch.arange(len(models)), ModelUpdate(models)).vector

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, require_known
 from fglaudit.federated.fedavg import FedAvg
 from fglaudit.federated.neighborhood import HeldRows, KeptEdges
 from fglaudit.federated.problem import Problem, Targets, gather_features
@@ -45,8 +45,7 @@ class HomeHead:
     weight_decay: float
 
     def __post_init__(self) -> None:
-        if self.features_at_home not in AT_HOME:
-            raise unknown("features_at_home", self.features_at_home, AT_HOME)
+        require_known(self, features_at_home=AT_HOME)
         if not self.home_weight > 0:
             raise FglauditError(
                 f"home_weight is the length of the features in an input, above 0; got {self.home_weight:g}; use "

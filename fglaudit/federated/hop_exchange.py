@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from fglaudit.federated.neighborhood import KeptEdges
+from fglaudit.federated.sending import from_server, to_server
 from fglaudit.interfaces import Channel
 from fglaudit.nn.sparse import csr, row_starts
-from fglaudit.payloads import SERVER, ClassReports, HopSums, MessageBatch, Payload
+from fglaudit.payloads import ClassReports, HopSums, Payload
 
 Made = Callable[[Tensor, Tensor], Payload]
 """Makes a payload of node ids [rows] and rows [rows, D]: ``HopSums`` or ``ClassReports``."""
@@ -67,9 +68,8 @@ class HopExchange:
         senders = torch.arange(self.num_clients)
         splits = row_starts(self.owner.cpu(), self.num_clients)
         payload = HopSums(self.sent.cpu(), rows[self.sent])
-        up = MessageBatch(round, senders, torch.full_like(senders, SERVER), payload, splits)
         held = rows.new_zeros(rows.shape)
-        held[self.sent] = _rows(channel.send(up)).to(rows)
+        held[self.sent] = to_server(channel, round, senders, payload, splits).sums.to(rows)
         return self.pass_on(held, channel, round, HopSums)
 
     def pass_on(self, held: Tensor, channel: Channel, round: int, made: Made) -> Tensor:
@@ -77,8 +77,7 @@ class HopExchange:
         receivers = torch.arange(self.num_clients)
         splits = row_starts(self.client.cpu(), self.num_clients)
         payload = made(self.node.cpu(), held[self.node])
-        down = MessageBatch(round, torch.full_like(receivers, SERVER), receivers, payload, splits)
-        return _rows(channel.send(down)).to(held)
+        return _rows(from_server(channel, round, receivers, payload, splits)).to(held)
 
     def public(self, rows: Tensor) -> Tensor:
         """Return what clients know of public ``rows`` [N, D] without a message [R, D]."""

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.datasets.csbm_tasks import components
 from fglaudit.errors import FglauditError
 from fglaudit.federated.problem import check_training
-from fglaudit.graph import ClientGraph, FederatedGraph
+from fglaudit.graph import ClientGraph, FederatedGraph, components
 
 TASKS = ("dnc", "snc", "sc")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from fglaudit.context import Examples, Release, Uploads
-from fglaudit.errors import FglauditError
+from fglaudit.errors import require_least
 from fglaudit.federated.fedavg import largest_share
 from fglaudit.federated.subgraph_inputs import SubgraphInputs, check_subgraphs
 from fglaudit.federated.subgraph_training import Masking, SubgraphModels, SubgraphSettings, Surroundings
@@ -42,19 +42,9 @@ class SubgraphProtocol(FederatedProtocol):
     dropout: float = 0.5
 
     def __post_init__(self) -> None:
-        self.require(rounds=1)
+        require_least(self, rounds=1)
         self.layout(1, 1)
         self.settings()
-
-    def require(self, **least: int) -> None:
-        """Raise :class:`FglauditError` for a field below its least value."""
-        for field, bound in least.items():
-            if getattr(self, field) < bound:
-                raise FglauditError(f"{self.name} needs {field} >= {bound}; got {getattr(self, field)}; raise it")
-
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
 
     def check(self, graph: FederatedGraph) -> None:
         check_subgraphs(self.name, graph)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import require_least, require_shares
 from fglaudit.federated.example_gradients import private_mean
 from fglaudit.federated.subgraph_inputs import SubgraphInputs
 from fglaudit.interfaces import LocalUpdate
@@ -79,15 +79,8 @@ class SubgraphSettings:
     consistency: float = 0.0
 
     def __post_init__(self) -> None:
-        for field in ("epochs", "batch_size", "samples"):
-            if getattr(self, field) < 1:
-                raise FglauditError(f"local training needs {field} >= 1; got {getattr(self, field)}; raise it")
-        for field in ("learning_rate", "weight_decay", "consistency"):
-            if getattr(self, field) < 0:
-                raise FglauditError(f"{field} must not be negative; got {getattr(self, field):g}; use a value >= 0")
-        for field in ("dropout", "momentum"):
-            if getattr(self, field) is not None and not 0 <= getattr(self, field) < 1:
-                raise FglauditError(f"{field} is a share in [0, 1); got {getattr(self, field):g}; use for example 0.5")
+        require_least(self, epochs=1, batch_size=1, samples=1, learning_rate=0, weight_decay=0, consistency=0)
+        require_shares(self, "dropout", *(() if self.momentum is None else ("momentum",)))
 
 
 class SubgraphModels:

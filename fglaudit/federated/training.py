@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import require_known, require_least, require_shares
 from fglaudit.federated.example_gradients import private_mean
 from fglaudit.interfaces import LocalUpdate
 from fglaudit.nn.gcn import Field, logits, loss, losses
@@ -34,13 +34,9 @@ class LocalSettings:
     dropout: float
 
     def __post_init__(self) -> None:
-        if self.optimizer not in OPTIMIZERS:
-            raise unknown("optimizer", self.optimizer, OPTIMIZERS)
-        for field in ("learning_rate", "weight_decay"):
-            if getattr(self, field) < 0:
-                raise FglauditError(f"{field} must not be negative; got {getattr(self, field):g}; use a value >= 0")
-        if not 0 <= self.dropout < 1:
-            raise FglauditError(f"dropout is a share in [0, 1); got {self.dropout:g}; use for example 0.5")
+        require_known(self, optimizer=OPTIMIZERS)
+        require_least(self, learning_rate=0, weight_decay=0)
+        require_shares(self, "dropout")
 
     def training(self, local_steps: int, participation: float = 1.0, *, keep_optimizer: bool = False) -> Training:
         """Return what attacks may know of it."""

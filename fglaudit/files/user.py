@@ -80,3 +80,17 @@ def read_file(path: Path, what: str, most: int) -> bytes:
     if len(data) > most:
         raise FglauditError(f"{what} may have at most {most} bytes; {path} is larger; make it smaller")
     return data
+
+
+def read_text(path: Path, what: str, most: int) -> str:
+    """Return the UTF-8 text of the regular file ``path``, without a mark of byte order; see :func:`read_file`.
+
+    Raises:
+        FglauditError: as there, or it is other text.
+    """
+    try:
+        return read_file(path, what, most).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FglauditError(
+            f"{what} must be UTF-8 text; {path}: {error.reason} at byte {error.start}; save it as UTF-8"
+        ) from error

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fglaudit.errors import FglauditError, shown, unknown
 from fglaudit.files import limits, plain_words
-from fglaudit.files.user import read_file, user_path
+from fglaudit.files.user import read_text, user_path
 from fglaudit.quantities import QUANTITIES
 from fglaudit.suite.yaml_text import read_yaml
 
@@ -121,17 +121,15 @@ def read_policy(path: str | Path) -> Policy:
             be, keys that contradict each other, or nothing asked at all.
     """
     file = user_path(path, "a policy")
-    data = read_file(file, "a policy", limits.SUITE_BYTES)
+    text = read_text(file, "a policy", limits.SUITE_BYTES)
     try:
-        found = read_yaml(data.decode("utf-8"))
+        found = read_yaml(text)
         if not isinstance(found, dict):
             raise FglauditError(
                 f"a policy must be a mapping with keys {', '.join(Policy.model_fields)}; got {shown(found)}; write e.g."
                 " accuracy: {min: 0.75}"
             )
         return _checked(_validated(found))
-    except UnicodeDecodeError as error:
-        raise FglauditError(f"policy {file}: it must be UTF-8 text; {error.reason}; save it as UTF-8") from error
     except FglauditError as error:
         raise FglauditError(f"policy {file}: {error}") from error
 

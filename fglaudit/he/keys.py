@@ -42,7 +42,7 @@ def seal() -> Any:
     return tenseal.sealapi
 
 
-def _to_bytes(thing: Any) -> bytes:
+def to_bytes(thing: Any) -> bytes:
     """Serialise a SEAL object; the bindings write to files only."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "seal"
@@ -145,7 +145,7 @@ class ClientKeys:
         chosen.set_coeff_modulus(api.CoeffModulus.Create(parameters.degree, list(parameters.prime_bits)))
         if parameters.scheme == "bfv":
             chosen.set_plain_modulus(api.PlainModulus.Batching(parameters.degree, parameters.plain_bits))
-        self._public = _to_bytes(chosen)
+        self._public = to_bytes(chosen)
         self.public = PublicContext(self._public)
         self._secret_key = api.KeyGenerator(self.public.context).secret_key()
         self._encryptor = api.Encryptor(self.public.context, self._secret_key)
@@ -159,7 +159,7 @@ class ClientKeys:
         """Return the secret key as it is saved, and the first of its 64-bit words: for audits alone, which search for
         it in what others see."""
         words = self._secret_key.data()
-        return _to_bytes(self._secret_key), tuple(int(words.data(i)) for i in range(min(4096, words.coeff_count())))
+        return to_bytes(self._secret_key), tuple(int(words.data(i)) for i in range(min(4096, words.coeff_count())))
 
     def encrypt(self, plaintext: Any) -> Any:
         """Return a fresh ciphertext of ``plaintext``."""
@@ -169,7 +169,7 @@ class ClientKeys:
 
     def encrypted_bytes(self, plaintext: Any) -> bytes:
         """Return a fresh ciphertext as a client sends it: one polynomial and the seed of the other."""
-        return _to_bytes(self._encryptor.encrypt_symmetric(plaintext))
+        return to_bytes(self._encryptor.encrypt_symmetric(plaintext))
 
     def decrypt(self, ciphertext: Any) -> Any:
         """Return the plaintext of ``ciphertext``, for key holders alone: the noise in CKKS plaintexts leaks the key."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from fglaudit.datasets.npz_archive import memory_limit
 from fglaudit.errors import FglauditError, shown, unknown
-from fglaudit.files.user import read_file
+from fglaudit.files.user import read_text
 from fglaudit.importing.node_table import NodeTable, read_names
 
 FORMATS = (".csv", ".graphml", ".gml", ".json", ".pt")
@@ -20,19 +20,8 @@ NAMES = ("id", "node", "node_id", "name")
 _ENDS = {"source", "target"}
 
 
-def text_of(path: Path) -> str:
-    """Return a text file.
-
-    Raises:
-        FglauditError: missing, unreadable, too large, or no UTF-8.
-    """
-    data = read_file(path, "a file to import", memory_limit() // 16)
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FglauditError(
-            f"a file to import must be UTF-8 text; {path}: {error.reason} at byte {error.start}; save it as UTF-8"
-        ) from error
+def _text_of(path: Path) -> str:
+    return read_text(path, "a file to import", memory_limit() // 16)
 
 
 def read_csv(nodes: Path, edges: Path, name: str | None) -> NodeTable:
@@ -79,7 +68,7 @@ def read_csv(nodes: Path, edges: Path, name: str | None) -> NodeTable:
 
 def _table(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """Return the header and the other lines with their numbers; all have as many columns."""
-    text = text_of(path)
+    text = _text_of(path)
     if "\0" in text:
         raise FglauditError(f"a CSV file is text; {path} holds null characters; save it as CSV")
     try:
@@ -105,7 +94,7 @@ def _table(path: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
 def read_json(path: Path) -> NodeTable:
     """Read node-link JSON: ``{"nodes": [{"id": ...}], "links" or "edges": [{"source": ..., "target": ...}]}``."""
     try:
-        data = json.loads(text_of(path))
+        data = json.loads(_text_of(path))
     except (ValueError, RecursionError) as error:
         raise FglauditError(f"a JSON file must be sound; {path}: {error}; write it again") from error
     listed = data.get("nodes") if isinstance(data, dict) else None
@@ -140,7 +129,7 @@ def read_networkx(path: Path) -> NodeTable:
     """Read GraphML or GML."""
     import networkx as nx
 
-    text = text_of(path)
+    text = _text_of(path)
     try:
         graph = nx.parse_graphml(text) if path.suffix == ".graphml" else nx.parse_gml(text, label="id")
     except Exception as error:  # networkx and the XML parser raise errors of many kinds

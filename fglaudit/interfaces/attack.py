@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import torch
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import require_least
 from fglaudit.facts import Fact
 from fglaudit.interfaces.outcomes import Inference, Planted, Reconstruction
 from fglaudit.payloads import Payload
@@ -59,9 +59,7 @@ class Attack(ABC):
     """The least value of fields that are numbers, by name."""
 
     def __post_init__(self) -> None:
-        for field, bound in type(self).least.items():
-            if not (value := getattr(self, field)) >= bound:
-                raise FglauditError(f"{self.name} needs {field} >= {bound:g}; got {value}; raise it")
+        require_least(self, **type(self).least)
 
     @classmethod
     def reads(cls) -> tuple[type[Payload], ...]:

@@ -28,10 +28,13 @@ class FederatedProtocol(ABC):
     server_holds_edges: ClassVar[bool] = False
     """Whether the server, as published, computes on every edge of the graph."""
 
+    rounds: int
+    """A field of most protocols."""
+
     @property
-    @abstractmethod
     def num_rounds(self) -> int:
-        """Federated rounds (or epochs) of one training."""
+        """Federated rounds (or epochs) of one training. Default: the field ``rounds``."""
+        return self.rounds
 
     def check(self, graph: FederatedGraph) -> None:
         """Raise :class:`fglaudit.errors.FglauditError` if ``graph`` does not fit the protocol."""

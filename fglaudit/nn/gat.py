@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import require_least
 from fglaudit.nn.chebyshev import NEGATIVE_SLOPE, Series
 from fglaudit.nn.sparse import SparseMatrix
 
@@ -35,9 +35,7 @@ class GatShape:
     output_heads: int
 
     def __post_init__(self) -> None:
-        for field in ("layers", "heads", "hidden", "output_heads"):
-            if getattr(self, field) < 1:
-                raise FglauditError(f"a GAT needs {field} >= 1; got {getattr(self, field)}; raise it")
+        require_least(self, layers=1, heads=1, hidden=1, output_heads=1)
 
     def head_counts(self) -> list[int]:
         """Heads per layer."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fglaudit.errors import unknown
+from fglaudit.errors import require_known
 from fglaudit.nn.gcn import SPARSE_BELOW
 from fglaudit.nn.sparse import SparseMatrix
 from fglaudit.nn.weights import Layout, glorot, unflatten
@@ -106,8 +106,7 @@ class EnsembleSettings:
     optimizer: str = "adam"
 
     def __post_init__(self) -> None:
-        if self.optimizer not in OPTIMIZERS:
-            raise unknown("optimizer", self.optimizer, OPTIMIZERS)
+        require_known(self, optimizer=OPTIMIZERS)
 
 
 def ensemble_logits(

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, require_least
 
 Weights = Mapping[str, Tensor]
 
@@ -111,6 +111,22 @@ def sequence_blocks(count: int, numbers: int, dropout: Dropout, device: torch.de
     if dropout.rng is None and device.type == "cpu":
         return row_blocks(count, numbers, SEQUENCES_IN_CACHE)
     return [slice(0, count)]
+
+
+def attend_pairs(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor, heads: int, dropout: Dropout | None = None
+) -> Tensor:
+    """Return the attention outputs [K, m, w, d] of queries [K, m, w, d] over keys and values [K, m, s, d], where
+    ``bias`` [K, m, heads, w, s] is added to the scores of pairs."""
+
+    def by_head(rows: Tensor) -> Tensor:
+        return rows.reshape(*rows.shape[:3], heads, -1).transpose(2, 3)
+
+    scale = (query.shape[3] // heads) ** -0.5
+    share = (by_head(query) @ by_head(key).transpose(3, 4) * scale + bias).softmax(4)
+    share = share if dropout is None else dropout(share)
+    gathered: Tensor = (share @ by_head(value)).transpose(2, 3).flatten(3)
+    return gathered
 
 
 def _attend(query: Tensor, key_value: Tensor, where: Neighborhood, far_key: Tensor, far_value: Tensor) -> Tensor:
@@ -210,9 +226,7 @@ class GraphTransformer:
     feed_forward: int
 
     def __post_init__(self) -> None:
-        for field in ("layers", "hidden", "heads", "feed_forward"):
-            if getattr(self, field) < 1:
-                raise FglauditError(f"a graph transformer needs {field} >= 1; got {getattr(self, field)}; raise it")
+        require_least(self, layers=1, hidden=1, heads=1, feed_forward=1)
         if self.hidden % self.heads:
             raise FglauditError(
                 f"hidden must be a multiple of heads; got {self.hidden} and {self.heads}; use e.g. 128 and 4"

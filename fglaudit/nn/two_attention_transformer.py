@@ -21,8 +21,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fglaudit.errors import FglauditError
-from fglaudit.nn.graph_transformer import Dropout, GraphTransformer, Weights, layer_norm, linear, sequence_blocks, take
+from fglaudit.errors import require_least
+from fglaudit.nn.graph_transformer import (
+    Dropout,
+    GraphTransformer,
+    Weights,
+    attend_pairs,
+    layer_norm,
+    linear,
+    sequence_blocks,
+    take,
+)
 
 DEVIATION = 0.02
 """Of tokens at the start; that of matrices is this over the root of the number of layers."""
@@ -55,9 +64,7 @@ class TwoAttentionTransformer:
     powers: int
 
     def __post_init__(self) -> None:
-        for field, least in (("tokens", 0), ("powers", 1)):
-            if getattr(self, field) < least:
-                raise FglauditError(f"this transformer needs {field} >= {least}; got {getattr(self, field)}; raise it")
+        require_least(self, tokens=0, powers=1)
         GraphTransformer(self.layers, self.hidden, self.heads, self.feed_forward)
 
     def layout(self, num_inputs: int, num_classes: int) -> dict[str, tuple[int, ...]]:
@@ -143,7 +150,7 @@ class TwoAttentionTransformer:
                 residual = here["rows"][:, :, 0]
             else:
                 key, value = here["key_value"].chunk(2, 3)
-                attended = self._attend(here["query"], key, value, bias, dropout).flatten(1, 2)
+                attended = attend_pairs(here["query"], key, value, bias, self.heads, dropout).flatten(1, 2)
                 residual = here["rows"].flatten(1, 2)
             local = dropout(linear(weights, f"{name}.output", attended))
             beside = residual + local
@@ -166,16 +173,6 @@ class TwoAttentionTransformer:
             among = of_tokens.expand(*shape[:3], self.tokens, -1)
             bias = torch.cat([bias, torch.cat([from_tokens, among], 4)], 3)
         return bias + weights[f"{name}.proximity.bias"][:, None, :, None, None]
-
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor, dropout: Dropout) -> Tensor:
-        """Return the attention outputs [K, m, s, d] of queries, keys and values [K, m, s, d]."""
-
-        def by_head(rows: Tensor) -> Tensor:
-            return rows.reshape(*rows.shape[:3], self.heads, -1).transpose(2, 3)
-
-        score = by_head(query) @ by_head(key).transpose(3, 4) * (self.hidden // self.heads) ** -0.5 + bias
-        gathered: Tensor = (dropout(score.softmax(4)) @ by_head(value)).transpose(2, 3).flatten(3)
-        return gathered
 
     def _attend_first(self, weights: Weights, name: str, normed: Tensor, bias: Tensor, dropout: Dropout) -> Tensor:
         """Return the attention outputs of the first entries [K, m, d] of sequences [K, m, s, d].

@@ -39,7 +39,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import require_least
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol, Trained
 from fglaudit.nn.weights import Layout, flatten
@@ -71,8 +71,7 @@ class CraftedWeights(Behaviour):
     rounds: int = 8
 
     def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise FglauditError(f"crafted-weights needs rounds >= 1; got {self.rounds}; raise it")
+        require_least(self, rounds=1)
 
     @property
     def least_rounds(self) -> int:

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import torch
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import require_least
 from fglaudit.graph import FederatedGraph, canonical_edges
 from fglaudit.interfaces import FederatedProtocol, Trained
 from fglaudit.parties.base import Behaviour, Conduct
@@ -36,9 +36,7 @@ class InsertEdges(Behaviour):
     edges: int = 50
 
     def __post_init__(self) -> None:
-        for name, least in (("client", 0), ("edges", 1)):
-            if getattr(self, name) < least:
-                raise FglauditError(f"insert-edges needs {name} >= {least}; got {getattr(self, name)}; raise it")
+        require_least(self, client=0, edges=1)
 
     @property
     def least_clients(self) -> int:

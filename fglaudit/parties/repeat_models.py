@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import require_least
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol, Trained
 from fglaudit.parties.base import Behaviour, Conduct
@@ -37,8 +37,7 @@ class RepeatModels(Behaviour):
     rounds: int = 32
 
     def __post_init__(self) -> None:
-        if self.rounds < 2:
-            raise FglauditError(f"repeat-models needs rounds >= 2; got {self.rounds}; raise it")
+        require_least(self, rounds=2)
 
     @property
     def least_rounds(self) -> int:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import require_least
 from fglaudit.federated.neighbor_sums import add_messages
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol, Trained
@@ -39,8 +39,7 @@ class RepeatPretraining(Behaviour):
     clients: int = 1
 
     def __post_init__(self) -> None:
-        if self.clients < 1:
-            raise FglauditError(f"repeat-pretraining needs clients >= 1; got {self.clients}; raise it")
+        require_least(self, clients=1)
 
     @property
     def least_clients(self) -> int:

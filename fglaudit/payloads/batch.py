@@ -91,6 +91,16 @@ class MessageBatch:
         nodes = getattr(self.payload, "nodes", torch.full((len(size),), -1))
         return MessageBatch(self.round, self.senders, self.receivers, Ciphertexts(nodes, size), splits)
 
+    def select_entries(self, keep: Tensor) -> MessageBatch:
+        """Return the batch with only the entries of the mask ``keep`` [entries]; messages of a ragged payload that lose
+        all of theirs stay."""
+        if self.splits is None:
+            return self.select(keep.cpu())
+        counts = torch.bincount(self.entry_messages()[keep.cpu()], minlength=len(self.senders))
+        splits = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        payload = self.payload.select(keep.nonzero().squeeze(1))
+        return MessageBatch(self.round, self.senders, self.receivers, payload, splits)
+
     def select(self, messages: Tensor) -> MessageBatch:
         """Return the batch with only the messages where the mask ``messages`` [P] is true."""
         entries = messages[self.entry_messages()].nonzero().squeeze(1)

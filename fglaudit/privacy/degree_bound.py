@@ -86,14 +86,7 @@ def bound_degrees(client: ClientGraph, bound: int, seed: int) -> ClientGraph:
         )
     near, far = client.boundary
     few = (client.degrees[near] <= bound) & (client.remote_degrees[far] <= bound)
-    used, position = torch.unique(far[few], return_inverse=True)
-    return dataclasses.replace(
-        client,
-        edge_index=client.edge_index[:, kept],
-        boundary=torch.stack([near[few], position]),
-        remote_nodes=client.remote_nodes[used],
-        remote_degrees=client.remote_degrees[used],
-    )
+    return dataclasses.replace(client, edge_index=client.edge_index[:, kept]).keeping_cross(few)
 
 
 def changed_losses(examples: Examples, bound: int, *, private_edges: bool) -> int:

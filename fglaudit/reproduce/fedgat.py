@@ -17,25 +17,23 @@ optimizer and dropout without their L2 penalty.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from fglaudit.datasets import DatasetSpec
-from fglaudit.interfaces import DefenseSession, FederatedProtocol
+from fglaudit.interfaces import FederatedProtocol
 from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.baselines.dist_gat import DistGAT
 from fglaudit.protocols.baselines.gat import GAT
 from fglaudit.protocols.baselines.gcn import GCN
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
-from fglaudit.reproduce import published_sums, unprinted
+from fglaudit.reproduce import unprinted
 from fglaudit.reproduce.published import BY_THEIR_CODE, Published
+from fglaudit.reproduce.published_sums import PublishedSums
 from fglaudit.reproduce.trainings import CPU, Measured, Training, trained
-from fglaudit.rng import derive
-from fglaudit.wire.channel import RecordingChannel
 
 SEEDS = range(10)
 SUMS, WEIGHTED, UNPENALISED = f"FedGCN{BY_THEIR_CODE}", "DistGAT, weighted, peak", "GCN, without penalty"
@@ -64,8 +62,6 @@ def figure(row: Published, seed: int, root: str | None, device: torch.device = C
     beta = unprinted.DIRICHLET.get(scheme, 10000.0)
     partition = PartitionSpec("dirichlet", clients=int(row.clients or 10), beta=beta)
     dataset = DatasetSpec(row.dataset, root=root)
-    if row.method == SUMS:
-        return _of_sums(dataset, partition, seed, device)
     outcome, measured = trained(Training(dataset, partition, protocol(row)), seed, device=device)
     accuracy = float(outcome.accuracy_global.max().item()) if peak else outcome.whole_test_set
     return replace(measured, value=100 * accuracy)
@@ -83,7 +79,7 @@ def protocol(row: Published) -> FederatedProtocol:
         "GCN": GCN(),
         UNPENALISED: GCN(optimizer="adam", learning_rate=0.01, rounds=200, weight_decay=0.0),
         "FedGCN": FedGCN(hops=2),
-        SUMS: FedGCN(hops=2, rounds=published_sums.ROUNDS),
+        SUMS: PublishedSums(),
         "GAT": GAT(**{name: value for name, value in shared.items() if name != "weighting"}),
         "DistGAT": DistGAT(**shared),
         WEIGHTED: DistGAT(**shared | {"weighting": "train-nodes"}),
@@ -99,12 +95,3 @@ def more(rows: tuple[Published, ...]) -> tuple[Published, ...]:
     again = {"FedGCN": SUMS, "DistGAT": WEIGHTED, "GCN": UNPENALISED}
     mine = [row for row in rows if row.table == "fedgat-table1" and row.method in again]
     return tuple(replace(row, method=again[row.method]) for row in mine)
-
-
-def _of_sums(dataset: DatasetSpec, partition: PartitionSpec, seed: int, device: torch.device) -> Measured:
-    graph = partition.apply(dataset.load(), dataset, derive(seed, "partition"))
-    channel = RecordingChannel(DefenseSession(), graph.num_clients, derive(seed, "defense"))
-    start = time.process_time()
-    settings = FedGCN(hops=2, rounds=published_sums.ROUNDS)
-    outcome = published_sums.train(settings, graph, channel, derive(seed, "train"), device)
-    return Measured(100 * outcome.whole_test_set, time.process_time() - start, device=device.type)

@@ -11,34 +11,32 @@ ordinary GCN on a client's own subgraph, whose degrees are counted within it, wh
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from fglaudit.datasets import DatasetSpec
-from fglaudit.interfaces import DefenseSession, FederatedProtocol
+from fglaudit.interfaces import FederatedProtocol
 from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.baselines.gcn import GCN
 from fglaudit.protocols.distributed_gcn.bds_gcn import BDSGCN
 from fglaudit.protocols.distributed_gcn.distributed_gcn import DistributedGCN
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
-from fglaudit.reproduce import published_one_hop, unprinted
+from fglaudit.reproduce import unprinted
 from fglaudit.reproduce.published import BY_THEIR_CODE, Published
+from fglaudit.reproduce.published_one_hop import PublishedOneHop
 from fglaudit.reproduce.trainings import CPU, Measured, Training, trained
-from fglaudit.rng import derive
-from fglaudit.wire.channel import RecordingChannel
 
 SEEDS = range(10)
 AS_PUBLISHED = f"FedGCN(1-hop){BY_THEIR_CODE}"
 ALONE_AS_PUBLISHED = f"FedGCN(0-hop){BY_THEIR_CODE}"
 BDS_AS_PUBLISHED = f"BDS-GCN{BY_THEIR_CODE}"
-_OF_CODE: dict[str, dict[str, float]] = {
-    AS_PUBLISHED: {},
-    ALONE_AS_PUBLISHED: {"share": 0.0},
-    "FedSage+": {"noise": 0.1},
-    BDS_AS_PUBLISHED: {"share": 0.5},
+_OF_CODE = {
+    AS_PUBLISHED: PublishedOneHop(),
+    ALONE_AS_PUBLISHED: PublishedOneHop(share=0.0),
+    "FedSage+": PublishedOneHop(noise=0.1),
+    BDS_AS_PUBLISHED: PublishedOneHop(share=0.5),
 }
 """Variants of the authors' 1-hop code: noise on neighbours' rows in place of a generator, half or none of them."""
 _OF_HU: dict[str, Any] = {"hidden": 256, "optimizer": "adam", "learning_rate": 0.01, "weight_decay": 0.0}
@@ -61,8 +59,6 @@ def figure(row: Published, seed: int, root: str | None, device: torch.device = C
     scheme = row.setting.split(", ")[0]
     beta = float(scheme.removeprefix("beta=")) if scheme.startswith("beta=") else 10000.0
     partition = PartitionSpec("dirichlet", clients=int(row.clients or 10), beta=beta)
-    if row.method in _OF_CODE:
-        return _as_published(dataset, partition, seed, device, **_OF_CODE[row.method])
     outcome, measured = trained(Training(dataset, partition, protocol(row)), seed, device=device)
     return replace(measured, value=100 * outcome.client_mean)
 
@@ -75,7 +71,9 @@ def obstacle(row: Published) -> str:
 
 
 def protocol(row: Published) -> FederatedProtocol:
-    """Return what trains the row's method; of ``_OF_CODE`` the settings of :mod:`.published_one_hop`."""
+    """Return what trains the row's method."""
+    if row.method in _OF_CODE:
+        return _OF_CODE[row.method]
     changed = unprinted.fields(row.setting)
     if row.method not in _TWO_LAYERS:
         changed = _LARGE.get(row.dataset, {}) | changed
@@ -86,7 +84,7 @@ def protocol(row: Published) -> FederatedProtocol:
             return BDSGCN(**changed)
         case "Distributed GCN":
             return DistributedGCN(**changed)
-    hops = _HOPS.get(row.method.removesuffix(BY_THEIR_CODE), 1)
+    hops = _HOPS.get(row.method, 1)
     if changed.get("network") == "sage":  # means, not symmetric weights
         changed["aggregate"] = "counts"
     return FedGCN(hops=hops, **changed)
@@ -100,13 +98,3 @@ def more(rows: tuple[Published, ...]) -> tuple[Published, ...]:
     added = [replace(row, method=again[row.method]) for row in mine if row.method in again]
     whole = [row for row in mine if row.method == "FedGCN(2-hop)"]
     return (*added, *(replace(row, method="Distributed GCN", mean=None, spread=None) for row in whole))
-
-
-def _as_published(
-    dataset: DatasetSpec, partition: PartitionSpec, seed: int, device: torch.device, **changes: float
-) -> Measured:
-    graph = partition.apply(dataset.load(), dataset, derive(seed, "partition"))
-    channel = RecordingChannel(DefenseSession(), graph.num_clients, derive(seed, "defense"))
-    start = time.process_time()
-    outcome = published_one_hop.train(FedGCN(), graph, channel, derive(seed, "train"), device, **changes)
-    return Measured(100 * outcome.client_mean, time.process_time() - start, device=device.type)

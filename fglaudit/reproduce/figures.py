@@ -6,11 +6,20 @@ from typing import Protocol
 
 import torch
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, unknown
 from fglaudit.interfaces import FederatedProtocol
-from fglaudit.reproduce import data_tables, fedgat, fedgcn, fedgt, fedgt_costs, gfl_appnp, message_sizes, nfedgnn
-from fglaudit.reproduce.published import Published
-from fglaudit.reproduce.rows import rows_of
+from fglaudit.reproduce import (
+    data_tables,
+    fedgat,
+    fedgcn,
+    fedgt,
+    fedgt_costs,
+    gfl_appnp,
+    message_sizes,
+    nfedgnn,
+    unprinted,
+)
+from fglaudit.reproduce.published import TITLES, Published, all_published
 from fglaudit.reproduce.trainings import CPU, Measured
 
 
@@ -49,6 +58,20 @@ def protocol_of(row: Published) -> FederatedProtocol | str:
     if not row.method or row.metric in message_sizes.METRICS:
         return NO_TRAINING
     return paper(row).protocol(row)
+
+
+def rows_of(table: str) -> tuple[Published, ...]:
+    """Return the rows of ``table``.
+
+    Raises:
+        FglauditError: there is no such table; the error lists those there are.
+    """
+    if table not in TITLES:
+        raise unknown("table", table, TITLES)
+    printed = tuple(row for row in all_published() if row.table == table)
+    others = (*fedgcn.more(printed), *fedgat.more(printed), *fedgt.more(printed))
+    again = gfl_appnp.more(printed) if table == "gfl-appnp-table2" else others
+    return (*printed, *again, *unprinted.rows_of(table))
 
 
 def table_rows(table: str, *, quick: bool = False, only: str = "") -> tuple[Published, ...]:

@@ -7,16 +7,13 @@ kept, each with the page where it stands. Of a row that has several, the source 
 
 from __future__ import annotations
 
-import csv
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 from fglaudit.reproduce.measurements import Table
-from fglaudit.reproduce.published import TITLES
+from fglaudit.reproduce.published import TITLES, packaged
 from fglaudit.reproduce.run import KEY, VALUES
 
 RowKey = tuple[str, ...]
@@ -76,10 +73,3 @@ def measured(runs: Path) -> dict[RowKey, Found]:
 def _of_runs(values: Sequence[float]) -> Found:
     spread = statistics.stdev(values) if len(values) > 1 else None
     return Found(statistics.fmean(values), len(values), spread, "", min(values), max(values))
-
-
-@cache
-def packaged(name: str) -> tuple[dict[str, str], ...]:
-    """Return the lines of a CSV file that ships with the package."""
-    text = files("fglaudit.reproduce").joinpath(name).read_text("utf-8")
-    return tuple(csv.DictReader(text.splitlines()))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+from fglaudit.execution.folder.csv_files import csv_text
 from fglaudit.files.own import write_atomic
 from fglaudit.reproduce.figure import dot_plot
 from fglaudit.reproduce.published import TITLES
@@ -55,17 +55,10 @@ def cells(row: Compared) -> tuple[str, ...]:
 
 def as_csv(rows: Sequence[Compared]) -> str:
     """Return all rows as CSV, figures in full."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    lines: list[tuple[Any, ...]] = [COLUMNS]
     for row in rows:
         paper = row.row
-        ours = (row.mean, row.spread, len(row.values), row.gap, row.deviations)
-        writer.writerow(
-            "" if value is None else value
-            for value in (
-                *(paper.dataset, paper.setting, paper.clients, paper.method, paper.metric, paper.unit),
-                *(paper.mean, paper.spread, *ours, row.seconds, row.gigabytes, row.reason),
-            )
-        )
-    return text.getvalue()
+        theirs = (paper.dataset, paper.setting, paper.clients, paper.method, paper.metric, paper.unit, paper.mean)
+        ours = (row.mean, row.spread, len(row.values), row.gap, row.deviations, row.seconds, row.gigabytes, row.reason)
+        lines.append((*theirs, paper.spread, *ours))
+    return csv_text(lines)

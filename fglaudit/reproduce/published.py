@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 BY_THEIR_CODE = ", as published code"
 """End of the method of a row that is no row of a paper: one computed once more as its authors' code does."""
@@ -81,13 +83,7 @@ class Published:
     @property
     def key(self) -> dict[str, str]:
         """What identifies the row within its table."""
-        return {
-            "dataset": self.dataset,
-            "setting": self.setting,
-            "clients": self.clients,
-            "method": self.method,
-            "metric": self.metric,
-        }
+        return {name: getattr(self, name) for name in ("dataset", "setting", "clients", "method", "metric")}
 
     @property
     def label(self) -> str:
@@ -100,18 +96,13 @@ class Published:
 @cache
 def all_published() -> tuple[Published, ...]:
     """Return every printed figure, in the order of the papers."""
-    text = files("fglaudit.reproduce").joinpath("published.csv").read_text("utf-8")
-    return tuple(
-        Published(
-            table=row["table"],
-            dataset=row["dataset"],
-            setting=row["setting"],
-            clients=row["clients"],
-            method=row["method"],
-            metric=row["metric"],
-            unit=row["unit"],
-            mean=float(row["mean"]),
-            spread=float(row["spread"]) if row["spread"] else None,
-        )
-        for row in csv.DictReader(text.splitlines())
-    )
+    numbers: dict[str, Callable[[str], Any]] = {"mean": float, "spread": lambda text: float(text) if text else None}
+    lines = packaged("published.csv")
+    return tuple(Published(**{k: numbers.get(k, str)(text) for k, text in line.items()}) for line in lines)
+
+
+@cache
+def packaged(name: str) -> tuple[dict[str, str], ...]:
+    """Return the lines of a CSV file that ships with the package."""
+    text = files("fglaudit.reproduce").joinpath(name).read_text("utf-8")
+    return tuple(csv.DictReader(text.splitlines()))

@@ -16,13 +16,13 @@ from typing import ClassVar
 
 import torch
 
-from fglaudit.federated.subgraph_average import AveragedSubgraphs, train_average
+from fglaudit.federated.subgraph_average import AveragedSubgraphs
 from fglaudit.federated.subgraph_inputs import SubgraphInputs
 from fglaudit.federated.subgraph_training import Surroundings
-from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Channel, Trained
+from fglaudit.graph import ClientGraph
+from fglaudit.interfaces import Channel
 from fglaudit.nn.weights import Layout
-from fglaudit.payloads import ModelUpdate, Payload
+from fglaudit.payloads import Payload
 from fglaudit.protocols.baselines.gcfl_sage import GCFLSage
 from fglaudit.protocols.fedpub.fedpub import FedPub
 from fglaudit.protocols.fedpub.full_graph import FullGraph, with_propagated_rows
@@ -57,10 +57,7 @@ class PublishedFedAvg(_GraphConvolutions):
     """FedAvg over FED-PUB's network without its masks."""
 
     name: ClassVar[str] = "published-fedavg"
-    emits: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
-
-    def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
-        return train_average(self, graph, channel, rng, device, changes=False)
+    changes: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)

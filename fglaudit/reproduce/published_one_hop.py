@@ -12,6 +12,8 @@ share of its neighbours at other clients, drawn once before training.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
 from fglaudit.federated.neighbor_sums import local_sums
@@ -25,42 +27,37 @@ from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import split
 
 
-def train(
-    protocol: FedGCN,
-    graph: FederatedGraph,
-    channel: Channel,
-    rng: torch.Generator,
-    device: torch.device,
-    *,
-    noise: float = 0.0,
-    share: float = 1.0,
-) -> Trained:
-    """Train on ``device`` like ``protocol``, on each client's subgraph of own nodes and their neighbours.
+@dataclass(frozen=True)
+class PublishedOneHop(FedGCN):
+    """Training like FedGCN's, on each client's subgraph of own nodes and their neighbours. Features are in the clear.
 
-    Features are in the clear.
-
-    Args:
+    Attributes:
         noise: standard deviation of Gaussian noise on every entry of a neighbour's row, another one for every client.
         share: of its neighbours that a client has.
     """
-    clients = [graph.client(k) for k in range(graph.num_clients)]
-    edges = KeptEdges.of(clients, graph.degrees()).to(device)
-    rows = HeldRows.within(edges, len(clients), 1)
-    if share < 1:
-        rows = _sampled(rows, share, split(rng, "boundary"))
-    row, column = rows.known_edges(edges, reach=1)
-    problem = Problem.on(
-        Targets.of(clients, graph.num_nodes), rows, row, column, local_degrees(row, column, len(rows.node))
-    )
-    x = graph.x.to(device)[rows.node].float()
-    if noise:
-        drawn = noise * torch.randn(x.shape, generator=split(rng, "noise")).to(device)
-        x = torch.where((rows.distance > 0).unsqueeze(1), x + drawn, x)
-    sums = local_sums(row, column, problem.propagation.weight.double(), x)[problem.needed(protocol.layers)]
-    fields = problem.fields(sums, protocol.layers)
-    layout = gcn_layout(graph.num_features, protocol.hidden, graph.num_classes, protocol.layers)
-    model = glorot(layout, split(rng, "weights")).to(device)
-    return protocol.averaging().train(*fields, model, layout, channel, rng)
+
+    noise: float = 0.0
+    share: float = 1.0
+
+    def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
+        clients = [graph.client(k) for k in range(graph.num_clients)]
+        edges = KeptEdges.of(clients, graph.degrees()).to(device)
+        rows = HeldRows.within(edges, len(clients), 1)
+        if self.share < 1:
+            rows = _sampled(rows, self.share, split(rng, "boundary"))
+        row, column = rows.known_edges(edges, reach=1)
+        problem = Problem.on(
+            Targets.of(clients, graph.num_nodes), rows, row, column, local_degrees(row, column, len(rows.node))
+        )
+        x = graph.x.to(device)[rows.node].float()
+        if self.noise:
+            drawn = self.noise * torch.randn(x.shape, generator=split(rng, "noise")).to(device)
+            x = torch.where((rows.distance > 0).unsqueeze(1), x + drawn, x)
+        sums = local_sums(row, column, problem.propagation.weight.double(), x)[problem.needed(self.layers)]
+        fields = problem.fields(sums, self.layers)
+        layout = gcn_layout(graph.num_features, self.hidden, graph.num_classes, self.layers)
+        model = glorot(layout, split(rng, "weights")).to(device)
+        return self.averaging().train(*fields, model, layout, channel, rng)
 
 
 def _sampled(rows: HeldRows, share: float, rng: torch.Generator) -> HeldRows:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fglaudit.reproduce.data_tables import PARTITIONS
 from fglaudit.reproduce.figures import obstacle
-from fglaudit.reproduce.found import Found, RowKey, key_of, measured, packaged
+from fglaudit.reproduce.found import Found, RowKey, key_of, measured
 from fglaudit.reproduce.published import (
     AT_THEIR_RATE,
     BY_THEIR_CODE,
@@ -24,6 +24,7 @@ from fglaudit.reproduce.published import (
     TITLES,
     Published,
     all_published,
+    packaged,
 )
 
 POINTS = 1.5

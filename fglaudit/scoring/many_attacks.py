@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from fglaudit.scoring.clusters import TAIL, Interval
 
 
-def leaking(intervals: Sequence[Callable[[float], Interval]], *, tail: float = TAIL, above: float = 0.0) -> list[bool]:
-    """Return which of the attacks on one observer and quantity leak; any harmless one does with probability ``tail``.
+def leaking(intervals: Sequence[Callable[[float], Interval]], *, above: float = 0.0) -> list[bool]:
+    """Return which of the attacks on one observer and quantity leak; any harmless one does with probability ``TAIL``.
 
     Args:
         intervals: per attack its interval as a function of the probability of a tail; an attack that has only a range
@@ -25,14 +25,14 @@ def leaking(intervals: Sequence[Callable[[float], Interval]], *, tail: float = T
         above: the advantage that a leak must exceed.
     """
     tests = [lambda at, interval=interval: _exceeds(interval(at), above) for interval in intervals]
-    return step_down(tests, tail=tail)
+    return step_down(tests)
 
 
-def step_down(tests: Sequence[Callable[[float], bool]], *, tail: float = TAIL) -> list[bool]:
+def step_down(tests: Sequence[Callable[[float], bool]]) -> list[bool]:
     """Return which hypotheses Holm's rule rejects, each given by whether it is rejected at a level."""
     undecided, found = set(range(len(tests))), set[int]()
     while undecided:
-        new = {index for index in undecided if tests[index](tail / len(undecided))}
+        new = {index for index in undecided if tests[index](TAIL / len(undecided))}
         if not new:
             break
         found |= new

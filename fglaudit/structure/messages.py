@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, require_known
 from fglaudit.payloads import (
     ClassReports,
     Embeddings,
@@ -29,7 +29,7 @@ from fglaudit.payloads import (
     PropagatedRepresentations,
     RawFeatures,
 )
-from fglaudit.structure.statement import Statement, one_of
+from fglaudit.structure.statement import Statement
 
 NORMALISED, COUNTS, ROW_MEAN = "normalised", "counts", "row-mean"
 
@@ -54,8 +54,7 @@ class Sums(Statement):
     added_by: str = "server"
 
     def __post_init__(self) -> None:
-        one_of("weighting", self.weighting, (NORMALISED, COUNTS, ROW_MEAN))
-        one_of("added_by", self.added_by, ("server", "clients"))
+        require_known(self, weighting=(NORMALISED, COUNTS, ROW_MEAN), added_by=("server", "clients"))
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class Attention(Statement):
     rows: str = "unit-ball"
 
     def __post_init__(self) -> None:
-        one_of("rows", self.rows, ("unit-ball", "as-held", "smoothed"))
+        require_known(self, rows=("unit-ball", "as-held", "smoothed"))
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class Latent(Statement):
     goes_on_from: str = "own"
 
     def __post_init__(self) -> None:
-        one_of("goes_on_from", self.goes_on_from, ("own", "common"))
+        require_known(self, goes_on_from=("own", "common"))
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ class Encoder(Statement):
     samples: str = "all"
 
     def __post_init__(self) -> None:
-        one_of("samples", self.samples, ("all", "training"))
+        require_known(self, samples=("all", "training"))
 
 
 @dataclass(frozen=True)
@@ -230,7 +229,7 @@ class Reports(Statement):
     weight: float = 1.0
 
     def __post_init__(self) -> None:
-        one_of("of", self.of, ("prediction", "label"))
+        require_known(self, of=("prediction", "label"))
         if not 1 / self.classes <= self.keep <= 1:
             raise FglauditError(
                 f"the true one of {self.classes} classes is reported with a probability in [1 / classes, 1]; got keep"
@@ -282,7 +281,7 @@ class EmbeddedRows(Statement):
     code_seed: int = -1
 
     def __post_init__(self) -> None:
-        one_of("later", self.later, ("totals", "hidden"))
+        require_known(self, later=("totals", "hidden"))
 
 
 @dataclass(frozen=True)

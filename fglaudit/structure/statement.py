@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError
 from fglaudit.payloads.base import Payload
 
 
@@ -34,9 +33,3 @@ class Statement:
         """Return the fields by name, as JSON has them: a tuple is a list there."""
         found = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
         return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
-
-
-def one_of(field: str, value: str, known: Sequence[str]) -> None:
-    """Raise :class:`FglauditError` unless ``value`` is one of the ``known`` words."""
-    if value not in known:
-        raise unknown(field, value, known)

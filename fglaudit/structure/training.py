@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fglaudit.errors import require_known
 from fglaudit.payloads import FunctionalEmbeddings, GlobalNodes, ModelUpdate, Payload
-from fglaudit.structure.statement import Statement, one_of
+from fglaudit.structure.statement import Statement
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Models(Statement):
     mean_rounds: int = 0
 
     def __post_init__(self) -> None:
-        one_of("upload", self.upload, ("weights", "changes"))
+        require_known(self, upload=("weights", "changes"))
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class PersonalAverages(Statement):
     compared: str = "global-nodes"
 
     def __post_init__(self) -> None:
-        one_of("compared", self.compared, ("global-nodes", "functional-embeddings"))
+        require_known(self, compared=("global-nodes", "functional-embeddings"))
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Convolutions(Statement):
     activation: str = "relu"
 
     def __post_init__(self) -> None:
-        one_of("activation", self.activation, ("relu",))
+        require_known(self, activation=("relu",))
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from fglaudit import registry
 from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError, shown, unknown
 from fglaudit.files import limits, plain_words
-from fglaudit.files.user import is_file, is_folder, read_file, user_path
+from fglaudit.files.user import is_file, is_folder, read_text, user_path
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.observers import ObserverSpec
 from fglaudit.parties import HONEST
@@ -188,13 +188,7 @@ def read(name_or_path: str) -> tuple[dict[str, Any], Path | None]:
                 f" {shown(beside)[1:-1]}, which is here"
             )
         raise unknown("suite", name_or_path, texts)
-    data = read_file(path, "a suite file", limits.SUITE_BYTES)
-    try:
-        return parse(data.decode("utf-8"), str(path)), path
-    except UnicodeDecodeError as error:
-        raise FglauditError(
-            f"a suite file must be UTF-8 text; {path}: {error.reason} at byte {error.start}; save it as UTF-8"
-        ) from error
+    return parse(read_text(path, "a suite file", limits.SUITE_BYTES), str(path)), path
 
 
 def parse(text: str, source: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, require_least
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.propagation import propagator
@@ -43,11 +43,7 @@ class APPNP(FullBatchProtocol):
             raise FglauditError(
                 f"alpha is a probability strictly between 0 and 1; got {self.alpha:g}; the paper uses 0.1"
             )
-        if self.hidden < 1 or self.propagation_steps < 0:
-            raise FglauditError(
-                f"appnp needs hidden >= 1 and propagation_steps >= 0; got {self.hidden} and {self.propagation_steps};"
-                " raise them"
-            )
+        require_least(self, hidden=1, propagation_steps=0)
         self.descent()
 
     def examples(self, graph: FederatedGraph) -> str:

@@ -77,6 +77,4 @@ class DistGAT(GatProtocol):
 
 def _alone(client: ClientGraph) -> ClientGraph:
     """Return the client's graph without its edges to other clients."""
-    remote_degrees = None if client.remote_degrees is None else client.remote_degrees[:0]
-    none = client.remote_nodes[:0]
-    return replace(client, boundary=client.boundary[:, :0], remote_nodes=none, remote_degrees=remote_degrees)
+    return client.keeping_cross(torch.zeros(client.boundary.shape[1], dtype=torch.bool))

@@ -17,20 +17,18 @@ predictions in tests (``samples``, ``consistency``, ``test_samples``); the defau
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 
-from fglaudit.context import Aggregate
-from fglaudit.federated.subgraph_average import AveragedSubgraphs, mean_model, train_average
+from fglaudit.errors import require_least
+from fglaudit.federated.subgraph_average import AveragedSubgraphs
 from fglaudit.federated.subgraph_inputs import SubgraphInputs
 from fglaudit.federated.subgraph_training import SubgraphSettings
-from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Channel, Trained
+from fglaudit.graph import ClientGraph
 from fglaudit.nn.weights import Layout
-from fglaudit.payloads import ModelUpdate, Payload
 from fglaudit.protocols.baselines.ego_graphs import EgoGraphs
 from fglaudit.protocols.baselines.gophormer import Gophormer
 from fglaudit.protocols.fedgt.neighbor_sampling import find_candidates
@@ -54,7 +52,6 @@ class FedAvgGophormer(AveragedSubgraphs):
     """
 
     name: ClassVar[str] = "fedavg-gophormer"
-    emits: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
 
     heads: int = 4
     feed_forward: int = 256
@@ -69,7 +66,7 @@ class FedAvgGophormer(AveragedSubgraphs):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require(hops=1, neighbors=1, candidates=self.neighbors, test_samples=1)
+        require_least(self, hops=1, neighbors=1, candidates=self.neighbors, test_samples=1)
 
     def network(self) -> Gophormer:
         return Gophormer(self.layers, self.hidden, self.heads, self.feed_forward, self.global_nodes, self.powers)
@@ -87,10 +84,3 @@ class FedAvgGophormer(AveragedSubgraphs):
         return EgoGraphs(
             self.network(), candidates, proximity, inputs.present, self.hops, self.neighbors, self.test_samples
         )
-
-    def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
-        """The models, of which the server takes a weighted mean."""
-        return mean_model(self, graph)
-
-    def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
-        return train_average(self, graph, channel, rng, device, changes=True)

@@ -15,19 +15,17 @@ FedGT's authors would give a higher accuracy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
-from fglaudit.context import Aggregate
-from fglaudit.federated.subgraph_average import AveragedSubgraphs, mean_model, train_average
+from fglaudit.errors import require_least
+from fglaudit.federated.subgraph_average import AveragedSubgraphs
 from fglaudit.federated.subgraph_inputs import SubgraphInputs
-from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Channel, Trained
+from fglaudit.graph import ClientGraph
 from fglaudit.nn.weights import Layout
-from fglaudit.payloads import ModelUpdate, Payload
 from fglaudit.protocols.baselines.graph_gps import GraphGPS, WholeGraph
 
 
@@ -42,7 +40,6 @@ class FedAvgGraphGPS(AveragedSubgraphs):
     """
 
     name: ClassVar[str] = "fedavg-graphgps"
-    emits: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
 
     heads: int = 4
     feed_forward: int = 256
@@ -51,7 +48,7 @@ class FedAvgGraphGPS(AveragedSubgraphs):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require(encoding=0)
+        require_least(self, encoding=0)
 
     @property
     def positions(self) -> int:
@@ -65,10 +62,3 @@ class FedAvgGraphGPS(AveragedSubgraphs):
 
     def surroundings(self, clients: Sequence[ClientGraph], inputs: SubgraphInputs, rng: torch.Generator) -> WholeGraph:
         return WholeGraph.of(self.network(), clients, inputs.present)
-
-    def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
-        """The models, of which the server takes a weighted mean."""
-        return mean_model(self, graph)
-
-    def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
-        return train_average(self, graph, channel, rng, device, changes=True)

@@ -11,26 +11,23 @@ the dropout between the layers is 0.5, since none is stated; the round with the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
-from fglaudit.context import Aggregate, Examples, Uploads
-from fglaudit.federated.fedavg import largest_share
-from fglaudit.federated.subgraph_average import AveragedSubgraphs, mean_model, train_average
+from fglaudit.context import Examples
+from fglaudit.errors import require_least
+from fglaudit.federated.subgraph_average import AveragedSubgraphs
 from fglaudit.federated.subgraph_inputs import SubgraphInputs
 from fglaudit.federated.subgraph_training import Surroundings
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.weights import Layout
-from fglaudit.payloads import ModelUpdate, Payload
 from fglaudit.privacy.degree_bound import node_examples
 from fglaudit.protocols.baselines.sage import Sage
 from fglaudit.protocols.fedgt.neighbor_sampling import find_candidates
 from fglaudit.protocols.fedgt.sampled_neighbors import SampledNeighbors
-from fglaudit.structure import Models, Structure
 
 
 @dataclass(frozen=True)
@@ -43,14 +40,14 @@ class FedAvgSage(AveragedSubgraphs):
     """
 
     name: ClassVar[str] = "fedavg-sage"
-    emits: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
+    changes: ClassVar[bool] = False
 
     neighbors: int = 5
     candidates: int = 32
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require(neighbors=1, candidates=self.neighbors)
+        require_least(self, neighbors=1, candidates=self.neighbors)
 
     def network(self) -> Sage:
         return Sage(self.layers, self.hidden)
@@ -67,16 +64,3 @@ class FedAvgSage(AveragedSubgraphs):
     def examples(self, graph: FederatedGraph) -> Examples | str:
         """In an epoch every training node is in one batch; draws reach no further than full neighbourhoods."""
         return node_examples(graph, passes=self.rounds * self.local_epochs, hops=self.layers, widest=self.candidates)
-
-    def structure(self, graph: FederatedGraph) -> Structure:
-        return super().structure(graph).replace(Models, upload="weights")
-
-    def uploads(self, graph: FederatedGraph) -> Uploads:
-        return largest_share(graph, 1.0, "train-nodes")
-
-    def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
-        """The models, of which the server takes a weighted mean."""
-        return mean_model(self, graph)
-
-    def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
-        return train_average(self, graph, channel, rng, device, changes=False)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Aggregate, Examples, Uploads
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import require_known, require_least
 from fglaudit.federated.fedavg import averaged_models, broadcast, largest_share, trainers, upload_models
 from fglaudit.federated.node_clients import NodeClients, check_node_clients
 from fglaudit.federated.node_progress import CHOICES, Record
@@ -53,19 +53,12 @@ class FedMLP(FederatedProtocol):
     choice: str = "validation"
 
     def __post_init__(self) -> None:
-        for field, low in {"hidden": 1, "rounds": 1}.items():
-            if getattr(self, field) < low:
-                raise FglauditError(f"fedmlp needs {field} >= {low}; got {getattr(self, field)}; raise it")
-        if self.choice not in CHOICES:
-            raise unknown("choice", self.choice, CHOICES)
+        require_least(self, hidden=1, rounds=1)
+        require_known(self, choice=CHOICES)
         self.local()
 
     def local(self) -> LocalSteps:
         return LocalSteps(self.local_steps, self.learning_rate, self.batch_size)
-
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
 
     def check(self, graph: FederatedGraph) -> None:
         check_node_clients(self.name, graph, connected=False)

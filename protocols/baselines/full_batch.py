@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import require_known, require_least
 from fglaudit.federated.node_clients import NodeClients
 from fglaudit.federated.node_progress import CHOICES, Record
 from fglaudit.federated.problem import check_trainable, pooled
@@ -36,13 +36,8 @@ class GradientDescent:
     choice: str
 
     def __post_init__(self) -> None:
-        for field in ("rounds", "local_steps"):
-            if getattr(self, field) < 1:
-                raise FglauditError(f"{field} must be at least 1; got {getattr(self, field)}; raise it")
-        if self.learning_rate < 0:
-            raise FglauditError(f"learning_rate must not be negative; got {self.learning_rate:g}; use 0 or more")
-        if self.choice not in CHOICES:
-            raise unknown("choice", self.choice, CHOICES)
+        require_least(self, rounds=1, local_steps=1, learning_rate=0)
+        require_known(self, choice=CHOICES)
 
     def train(
         self,
@@ -101,10 +96,6 @@ class FullBatchProtocol(FederatedProtocol):
 
     def structure(self, graph: FederatedGraph) -> Structure:
         return Structure((Training("sgd", self.learning_rate, local_steps=self.local_steps),))
-
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
 
     def check(self, graph: FederatedGraph) -> None:
         check_trainable(self.name, graph)

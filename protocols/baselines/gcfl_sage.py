@@ -31,7 +31,6 @@ from fglaudit.payloads import ModelUpdate, Payload
 from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
 from fglaudit.protocols.baselines.update_clusters import WARM_UP, Clusters, Parting
 from fglaudit.rng import split
-from fglaudit.structure import Models, Structure
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,7 @@ class GCFLSage(FedAvgSage):
 
     name: ClassVar[str] = "gcfl-sage"
     shown: ClassVar[tuple[str, ...]] = ("largest_mean", "smallest_norm")
+    changes: ClassVar[bool] = True
 
     largest_mean: float = 0.05
     smallest_norm: float = 0.1
@@ -57,9 +57,6 @@ class GCFLSage(FedAvgSage):
     def parting(self) -> Parting:
         """Return when a cluster is parted."""
         return Parting(self.largest_mean, self.smallest_norm, self.sequence)
-
-    def structure(self, graph: FederatedGraph) -> Structure:
-        return super().structure(graph).replace(Models, upload="changes")
 
     def uploads(self, graph: FederatedGraph) -> Uploads:
         """Changes of weights; the server adds them to a model per cluster, of one client at worst, and to one of all

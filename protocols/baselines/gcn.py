@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 
 from fglaudit.context import Examples
-from fglaudit.errors import FglauditError
+from fglaudit.errors import require_least
 from fglaudit.federated.problem import Problem, check_trainable, pooled
 from fglaudit.federated.training import LocalModels, LocalSettings, accuracies, hits
 from fglaudit.graph import FederatedGraph
@@ -45,18 +45,12 @@ class GCN(FederatedProtocol):
     dropout: float = 0.5
 
     def __post_init__(self) -> None:
-        for field in ("layers", "hidden", "rounds", "local_steps"):
-            if getattr(self, field) < 1:
-                raise FglauditError(f"{self.name} needs {field} >= 1; got {getattr(self, field)}; raise it")
+        require_least(self, layers=1, hidden=1, rounds=1, local_steps=1)
         network(self.network)
         self.settings()
 
     def settings(self) -> LocalSettings:
         return LocalSettings(self.optimizer, self.learning_rate, self.weight_decay, self.dropout)
-
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
 
     def check(self, graph: FederatedGraph) -> None:
         check_trainable(self.name, graph)

@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import require_least
 from fglaudit.nn.graph_transformer import (
     Dropout,
     GraphTransformer,
     Weights,
+    attend_pairs,
     feed_forward,
     layer_norm,
     linear,
@@ -80,9 +81,7 @@ class Gophormer:
     powers: int
 
     def __post_init__(self) -> None:
-        for field, least in (("global_nodes", 0), ("powers", 1)):
-            if getattr(self, field) < least:
-                raise FglauditError(f"a Gophormer needs {field} >= {least}; got {getattr(self, field)}; raise it")
+        require_least(self, global_nodes=0, powers=1)
         self._transformer()
 
     def _transformer(self) -> GraphTransformer:
@@ -136,17 +135,7 @@ class Gophormer:
             key, value = key_value.chunk(2, 3)
             bias = torch.einsum("kmijv,kvh->kmhij", phi[:, :, :width], weights[f"{name}.proximity.weight"])
             bias = bias.masked_fill(repeated, -torch.inf)
-            attended = self._attend(query[:, :, :width], key, value, bias).flatten(1, 2)
+            attended = attend_pairs(query[:, :, :width], key, value, bias, self.heads).flatten(1, 2)
             residual = rows[:, :, :width].flatten(1, 2)
             rows = feed_forward(weights, name, residual + dropout(linear(weights, f"{name}.output", attended)), dropout)
         return rows
-
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> Tensor:
-        """Return the attention outputs [K, m, w, d] of queries [K, m, w, d] over keys and values [K, m, s, d]."""
-
-        def by_head(rows: Tensor) -> Tensor:
-            return rows.reshape(*rows.shape[:3], self.heads, -1).transpose(2, 3)
-
-        share = (by_head(query) @ by_head(key).transpose(3, 4) * (self.hidden // self.heads) ** -0.5 + bias).softmax(4)
-        gathered: Tensor = (share @ by_head(value)).transpose(2, 3).flatten(3)
-        return gathered

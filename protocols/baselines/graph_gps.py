@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, require_least
 from fglaudit.graph import ClientGraph
 from fglaudit.nn.graph_transformer import Dropout, Weights, layer_norm, linear, take
 from fglaudit.nn.sparse import SparseMatrix
@@ -40,9 +40,7 @@ class GraphGPS:
     random_features: int
 
     def __post_init__(self) -> None:
-        for field in ("layers", "hidden", "heads", "feed_forward", "random_features"):
-            if getattr(self, field) < 1:
-                raise FglauditError(f"a GraphGPS needs {field} >= 1; got {getattr(self, field)}; raise it")
+        require_least(self, layers=1, hidden=1, heads=1, feed_forward=1, random_features=1)
         if self.hidden % self.heads:
             raise FglauditError(
                 f"hidden must be a multiple of heads; got {self.hidden} and {self.heads}; use e.g. 128 and 4"

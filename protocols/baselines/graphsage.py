@@ -15,7 +15,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import require_least
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.sparse import SparseMatrix
@@ -36,9 +36,7 @@ class GraphSAGE(FullBatchProtocol):
     choice: str = "validation"
 
     def __post_init__(self) -> None:
-        for field in ("layers", "hidden"):
-            if getattr(self, field) < 1:
-                raise FglauditError(f"graphsage needs {field} >= 1; got {getattr(self, field)}; raise it")
+        require_least(self, layers=1, hidden=1)
         self.descent()
 
     def layout(self, features: int, classes: int) -> dict[str, tuple[int, ...]]:

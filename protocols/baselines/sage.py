@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import require_least
 from fglaudit.nn.graph_transformer import Dropout, Neighborhood, Weights, linear
 from fglaudit.nn.sparse import SparseMatrix, csr
 
@@ -27,9 +27,7 @@ class Sage:
     hidden: int
 
     def __post_init__(self) -> None:
-        for field in ("layers", "hidden"):
-            if getattr(self, field) < 1:
-                raise FglauditError(f"a GraphSAGE needs {field} >= 1; got {getattr(self, field)}; raise it")
+        require_least(self, layers=1, hidden=1)
 
     def layout(self, num_inputs: int, num_classes: int) -> dict[str, tuple[int, ...]]:
         """Shapes of the weights: per layer W_own and W_near side by side, each with a bias (b is their sum)."""

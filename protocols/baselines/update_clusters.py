@@ -14,7 +14,7 @@ import networkx as nx
 import torch
 from torch import Tensor
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import require_least
 
 WARM_UP = 20
 """Rounds before anything is parted, in the authors' code."""
@@ -35,11 +35,7 @@ class Parting:
     sequence: int
 
     def __post_init__(self) -> None:
-        for field in ("largest_mean", "smallest_norm"):
-            if not getattr(self, field) >= 0:
-                raise FglauditError(f"{field} is a norm, at least 0; got {getattr(self, field):g}; use for example 0.1")
-        if self.sequence < 1:
-            raise FglauditError(f"sequence must be at least 1; got {self.sequence}; the authors use 5")
+        require_least(self, largest_mean=0, smallest_norm=0, sequence=1)
 
     def due(self, updates: Tensor) -> bool:
         """Whether the cluster whose clients sent ``updates`` [P, D] is parted."""

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from fglaudit.federated.neighborhood import KeptEdges
+from fglaudit.federated.sending import send
 from fglaudit.interfaces import Channel
 from fglaudit.nn.sparse import SparseMatrix, csr
-from fglaudit.payloads import MessageBatch, Payload
+from fglaudit.payloads import Payload
 
 Made = Callable[[Tensor, Tensor], Payload]
 """Makes a payload of node ids [rows] and values [rows, D]."""
@@ -122,7 +123,7 @@ class Boundary:
         if not len(sample.nodes):
             return found
         payload = made(sample.nodes, rows[self.source[sample.place]])
-        arrived = channel.send(MessageBatch(round, sample.owners, sample.clients, payload, sample.splits))
+        arrived = send(channel, round, sample.owners, sample.clients, payload, sample.splits)
         return found.index_copy(0, sample.place, _values(arrived).to(found))
 
     def give_back(self, values: Tensor, sample: Sample, made: Made, channel: Channel, round: int) -> Tensor:
@@ -131,7 +132,7 @@ class Boundary:
         if not len(sample.nodes):
             return found
         payload = made(sample.nodes, values[sample.place])
-        arrived = channel.send(MessageBatch(round, sample.clients, sample.owners, payload, sample.splits))
+        arrived = send(channel, round, sample.clients, sample.owners, payload, sample.splits)
         return found.index_add_(0, self.source[sample.place], _values(arrived).to(found))
 
 

@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fglaudit.context import Aggregate, Release, Uploads
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, require_least, require_shares
 from fglaudit.federated.fedavg import average, averaged_models, broadcast, upload_models
 from fglaudit.federated.neighborhood import KeptEdges, foreign_nodes_within
 from fglaudit.federated.problem import check_trainable, gather_features
@@ -64,19 +64,12 @@ class DistributedGCN(FederatedProtocol):
     dropout: float = 0.5
 
     def __post_init__(self) -> None:
-        for field in ("hidden", "rounds"):
-            if getattr(self, field) < 1:
-                raise FglauditError(f"{self.name} needs {field} >= 1; got {getattr(self, field)}; raise it")
+        require_least(self, hidden=1, rounds=1)
         for field in ("learning_rate", "weight_decay"):
             value = getattr(self, field)
             if not (value >= 0 and math.isfinite(value)):
                 raise FglauditError(f"{field} must be finite and not negative; got {value:g}; use 0 or more")
-        if not 0 <= self.dropout < 1:
-            raise FglauditError(f"dropout must be in [0, 1); got {self.dropout:g}; use for example 0.5")
-
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
+        require_shares(self, "dropout")
 
     @property
     def sampling_rate(self) -> float:

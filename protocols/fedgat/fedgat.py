@@ -51,21 +51,20 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Aggregate, Release, Uploads
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, require_known, require_least
 from fglaudit.federated.home_head import unit_rows
 from fglaudit.federated.needs import refuse_made, refuse_memory
 from fglaudit.federated.neighborhood import KeptEdges, foreign_nodes_within
+from fglaudit.federated.sending import to_server
 from fglaudit.federated.smoothing import propagated, random_rows, remarks
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.chebyshev import Series, attention_series
 from fglaudit.nn.gat import EdgeLayer, LayerWeights, initial_model, series_scores, unit_ball
 from fglaudit.payloads import (
-    SERVER,
     Embeddings,
     MaskedMatrices,
     MaskedVectors,
-    MessageBatch,
     ModelUpdate,
     Payload,
     RawFeatures,
@@ -138,16 +137,8 @@ class FedGAT(GatProtocol):
     path: str = "auto"
 
     def __post_init__(self) -> None:
-        for field, known in (
-            ("variant", VARIANTS),
-            ("path", PATHS),
-            ("neighborhood", NEIGHBORHOODS),
-            ("remote", REMOTES),
-        ):
-            if getattr(self, field) not in known:
-                raise unknown(field, getattr(self, field), known)
-        if self.smoothing_hops < 0:
-            raise FglauditError(f"fedgat needs smoothing_hops >= 0; got {self.smoothing_hops}; raise it")
+        require_known(self, variant=VARIANTS, path=PATHS, neighborhood=NEIGHBORHOODS, remote=REMOTES)
+        require_least(self, smoothing_hops=0)
         self.shape()
         self.series()
         super().__post_init__()
@@ -380,8 +371,7 @@ class FedGAT(GatProtocol):
         nodes = torch.cat([client.nodes for client in clients])
         rows = torch.cat([client.x for client in clients])
         payload = RawFeatures(nodes, unit_ball(rows) if channel.seals(RawFeatures) else rows)
-        arrived = channel.send(MessageBatch(0, senders, torch.full_like(senders, SERVER), payload, lengths.cumsum(0)))
-        assert isinstance(arrived, RawFeatures)
+        arrived = to_server(channel, 0, senders, payload, lengths.cumsum(0))
         return torch.index_add(torch.zeros(graph.x.shape, dtype=arrived.x.dtype), 0, nodes, arrived.x.cpu())
 
 

@@ -122,10 +122,6 @@ class GatProtocol(FederatedProtocol):
         training = self.training()
         return Structure((Models("weights"), training) if ModelUpdate in type(self).emits else (training,))
 
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
-
     def check(self, graph: FederatedGraph) -> None:
         check_graph(self.name, graph)
 

@@ -10,15 +10,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, require_known, require_least, require_shares
 from fglaudit.federated.example_gradients import private_mean
 from fglaudit.federated.fedavg import FedAvg, average, broadcast, sample_clients, upload
+from fglaudit.federated.sending import send
 from fglaudit.federated.training import accuracies
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.batched_adam import BatchedAdam
 from fglaudit.nn.gat import LayerWeights, attend, layer_weights, project, project_scores, softmax_scores
 from fglaudit.nn.weights import Layout, flatten, unflatten
-from fglaudit.payloads import Embeddings, MessageBatch
+from fglaudit.payloads import Embeddings
 from fglaudit.protocols.fedgat.gat_field import Exchange, Field
 from fglaudit.rng import moved, split
 from fglaudit.sealing import SealedTensor
@@ -64,16 +65,9 @@ class GatSettings:
     domain: float = 2.0
 
     def __post_init__(self) -> None:
-        if self.proximal < 0:
-            raise FglauditError(f"FedProx's mu must not be negative; got {self.proximal:g}; 0 is FedAvg")
-        if not 0 <= self.feature_dropout < 1:
-            raise FglauditError(
-                f"feature_dropout is a share in [0, 1); got {self.feature_dropout:g}; use for example 0.5"
-            )
-        if self.bounds not in BOUNDS:
-            raise unknown("bounds", self.bounds, BOUNDS)
-        if self.choice not in CHOICES:
-            raise unknown("choice", self.choice, CHOICES)
+        require_least(self, proximal=0)
+        require_shares(self, "feature_dropout")
+        require_known(self, bounds=BOUNDS, choice=CHOICES)
 
     def keep(self, weights: Mapping[str, Tensor]) -> None:
         """Project ``weights`` [K, ...] in place."""
@@ -332,10 +326,7 @@ class GatTraining:
         values = own.flatten(0, 1).index_select(0, row)
         if len(row) == 0:
             return values
-        arrived = self.channel.send(
-            MessageBatch(round, plan.senders, plan.receivers, Embeddings(plan.node, values), plan.splits)
-        )
-        assert isinstance(arrived, Embeddings)
+        arrived = send(self.channel, round, plan.senders, plan.receivers, Embeddings(plan.node, values), plan.splits)
         return arrived.values
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from fglaudit.federated.neighborhood import KeptEdges
+from fglaudit.federated.sending import from_server
 from fglaudit.interfaces import Channel
-from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, MessageBatch
 from fglaudit.protocols.fedgat.masking import Masked, announced, mask_parts, node_bytes, receiver_parts
 from fglaudit.protocols.fedgat.received import Batch
 from fglaudit.rng import split
@@ -65,8 +65,7 @@ def deliver(
         kept: list[tuple[Tensor, Batch]] = []
         for part, payload in zip(parts, payloads, strict=True):
             clients = receivers[part].cpu()
-            arrived = channel.send(MessageBatch(0, torch.full_like(clients, SERVER), clients, payload))
-            assert isinstance(arrived, MaskedMatrices | MaskedVectors)
+            arrived = from_server(channel, 0, clients, payload)
             codes = receivers[part] * num_nodes + nodes[part]
             keep = torch.isin(codes, used)
             if bool(keep.any()):
@@ -84,4 +83,4 @@ def announce(messages: Messages, x: Tensor, variant: type[Masked], channel: Chan
     for size, receivers, nodes in messages:
         clients = receivers.cpu()
         payload = announced(nodes, size, x.shape[1], variant, x.dtype)
-        channel.send(MessageBatch(0, torch.full_like(clients, SERVER), clients, payload))
+        from_server(channel, 0, clients, payload)

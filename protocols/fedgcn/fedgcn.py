@@ -46,7 +46,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Aggregate, Examples, Release, Uploads
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, require_known, require_least
 from fglaudit.federated.client_blocks import block_fields
 from fglaudit.federated.fedavg import FedAvg
 from fglaudit.federated.hop_exchange import HopExchange
@@ -54,6 +54,7 @@ from fglaudit.federated.neighbor_sums import add_messages, buckets, sender_sums,
 from fglaudit.federated.neighborhood import HeldRows, KeptEdges, foreign_nodes_within
 from fglaudit.federated.problem import Gathered, Problem, check_trainable, gather_features
 from fglaudit.federated.received_once import ReceivedOnce
+from fglaudit.federated.sending import from_server, to_server
 from fglaudit.federated.smoothing import random_rows, remarks
 from fglaudit.federated.training import LocalSettings
 from fglaudit.graph import ClientGraph, FederatedGraph
@@ -63,7 +64,7 @@ from fglaudit.nn.networks import network
 from fglaudit.nn.shared_rows import SharedRows
 from fglaudit.nn.sparse import row_starts
 from fglaudit.nn.weights import Layout, gcn_layout, glorot
-from fglaudit.payloads import SERVER, HopSums, MessageBatch, ModelUpdate, NeighborSums, Payload
+from fglaudit.payloads import HopSums, ModelUpdate, NeighborSums, Payload
 from fglaudit.privacy.degree_bound import node_examples
 from fglaudit.rng import split
 from fglaudit.structure import Codes, Convolutions, Models, Structure, Sums
@@ -107,16 +108,13 @@ class FedGCN(FederatedProtocol):
     smoothing_hops: int = 0
 
     def __post_init__(self) -> None:
-        for field, least in (("hops", 0), ("layers", 1), ("hidden", 1), ("smoothing_hops", 0)):
-            if getattr(self, field) < least:
-                raise FglauditError(f"fedgcn needs {field} >= {least}; got {getattr(self, field)}; raise it")
+        require_least(self, hops=0, layers=1, hidden=1, smoothing_hops=0)
         if self.smoothing_hops and self.hops not in (1, 2):
             raise FglauditError(
                 f"fedgcn smooths sums that clients hold of own nodes and their neighbours, 1 or 2 hops; got "
                 f"{self.hops} with smoothing_hops: {self.smoothing_hops}; use hops: 1 or 2, or smoothing_hops: 0"
             )
-        if self.aggregate not in AGGREGATES:
-            raise unknown("aggregate", self.aggregate, AGGREGATES)
+        require_known(self, aggregate=AGGREGATES)
         if network(self.network).means and self.hops and self.aggregate != "counts":
             raise FglauditError(
                 f"fedgcn's network: {self.network} averages over neighbours, so clients need plain sums; got "
@@ -128,10 +126,6 @@ class FedGCN(FederatedProtocol):
         """Return how the clients' models are trained and averaged."""
         settings = LocalSettings(self.optimizer, self.learning_rate, self.weight_decay, self.dropout)
         return FedAvg(self.rounds, self.local_steps, self.participation, self.weighting, settings)
-
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
 
     def check(self, graph: FederatedGraph) -> None:
         check_trainable(self.name, graph)
@@ -330,10 +324,8 @@ class FedGCN(FederatedProtocol):
         """
         total: Tensor | None = None
         for part in sender_sums(edges, x, num_clients, counts=self.aggregate == "counts"):
-            server = torch.full_like(part.senders, SERVER)
             payload = NeighborSums(part.nodes, part.sums)
-            arrived = channel.send(MessageBatch(0, part.senders, server, payload, part.splits))
-            assert isinstance(arrived, NeighborSums)
+            arrived = to_server(channel, 0, part.senders, payload, part.splits)
             total = add_messages(total, arrived.nodes, arrived.sums, len(x))
             del part, payload, arrived  # or they would be there still while the next are made
         assert total is not None
@@ -350,12 +342,7 @@ class FedGCN(FederatedProtocol):
             part = slice(int(splits[low].item()), int(splits[high].item()))
             receivers = torch.arange(low, high)
             payload = NeighborSums(rows.node[part], total[rows.node[part]])
-            batch = MessageBatch(
-                0, torch.full_like(receivers, SERVER), receivers, payload, splits[low : high + 1] - part.start
-            )
-            arrived = channel.send(batch)
-            assert isinstance(arrived, NeighborSums)
-            yield part, arrived.sums
+            yield part, from_server(channel, 0, receivers, payload, splits[low : high + 1] - part.start).sums
 
     def smoothed(self, total: Tensor, edges: KeptEdges, rows: HeldRows, channel: Channel) -> Tensor:
         """Have the server send every client the sums of its own nodes and the clients propagate them; return the rows

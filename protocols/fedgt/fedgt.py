@@ -49,8 +49,9 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Aggregate, Uploads
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, require_known
 from fglaudit.federated.fedavg import averaged_models
+from fglaudit.federated.sending import from_server, to_server
 from fglaudit.federated.subgraph_average import TESTED
 from fglaudit.federated.subgraph_inputs import SubgraphInputs
 from fglaudit.federated.subgraph_progress import Progress
@@ -58,7 +59,7 @@ from fglaudit.federated.subgraph_training import SubgraphSettings
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.matched_nodes import align, average_global_nodes
-from fglaudit.payloads import SERVER, GlobalNodes, LabelDistributions, MessageBatch, ModelUpdate, Payload
+from fglaudit.payloads import GlobalNodes, LabelDistributions, ModelUpdate, Payload
 from fglaudit.protocols.fedgt.alignment import cosine_similarity, personal_weights, without_noise
 from fglaudit.protocols.fedgt.hybrid_protocol import HybridProtocol
 from fglaudit.sealing import SealedTensor
@@ -93,9 +94,7 @@ class FedGT(HybridProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for field, known in (("similarity", SIMILARITIES), ("tested", TESTED)):
-            if getattr(self, field) not in known:
-                raise unknown(field, getattr(self, field), known)
+        require_known(self, similarity=SIMILARITIES, tested=TESTED)
         if not (self.tau >= 0 and math.isfinite(self.tau)):
             raise FglauditError(f"tau must be finite and not negative; got {self.tau:g}; the paper uses 5")
 
@@ -135,6 +134,7 @@ class FedGT(HybridProtocol):
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         models, model, global_nodes = self.prepare(graph, channel, rng, device)
         clients = graph.num_clients
+        everyone = torch.arange(clients)
         sent, centers = model.expand(clients, -1), global_nodes.expand(clients, -1, -1)
         labels = self._label_distributions(models.inputs, graph.num_classes, channel)
         progress = Progress(models)
@@ -146,9 +146,8 @@ class FedGT(HybridProtocol):
             if self.tested == "local":
                 progress.test()
             progress.keep_clustering()
-            change = self._upload(round, ModelUpdate(models.vectors - before), channel)
-            uploaded = self._upload(round, GlobalNodes(models.global_nodes), channel)
-            assert isinstance(change, ModelUpdate) and isinstance(uploaded, GlobalNodes)
+            change = to_server(channel, round, everyone, ModelUpdate(models.vectors - before))
+            uploaded = to_server(channel, round, everyone, GlobalNodes(models.global_nodes))
             weights, matching = self._compare(
                 change.vector, uploaded.values, labels, models.inputs.train.sum(1), channel
             )
@@ -170,9 +169,7 @@ class FedGT(HybridProtocol):
             return None
         kinds = torch.nn.functional.one_hot(inputs.labels.clamp(min=0), classes) * inputs.train.unsqueeze(2)
         shares = kinds.sum(1) / inputs.train.sum(1, keepdim=True).clamp(min=1)
-        arrived = self._upload(0, LabelDistributions(shares), channel)
-        assert isinstance(arrived, LabelDistributions)
-        return arrived.values
+        return to_server(channel, 0, torch.arange(len(shares)), LabelDistributions(shares)).values
 
     def _compare(
         self, change: Tensor, centers: Tensor, labels: Tensor | None, train: Tensor, channel: Channel
@@ -208,17 +205,11 @@ class FedGT(HybridProtocol):
             else without_noise(similarity, change if kind is ModelUpdate else centers, noise.std)
         )
 
-    def _upload(self, round: int, payload: Payload, channel: Channel) -> Payload:
-        senders = torch.arange(len(next(iter(payload.tensors().values()))))
-        return channel.send(MessageBatch(round, senders, torch.full_like(senders, SERVER), payload))
-
     def _return(self, round: int, models: Tensor, centers: Tensor, channel: Channel) -> tuple[Tensor, Tensor]:
         """Have the server send every client its model and global nodes; return what they receive."""
         clients = torch.arange(len(models))
-        server = torch.full_like(clients, SERVER)
-        model = channel.send(MessageBatch(round, server, clients, ModelUpdate(models)))
-        center = channel.send(MessageBatch(round, server, clients, GlobalNodes(centers)))
-        assert isinstance(model, ModelUpdate) and isinstance(center, GlobalNodes)
+        model = from_server(channel, round, clients, ModelUpdate(models))
+        center = from_server(channel, round, clients, GlobalNodes(centers))
         return model.vector, center.values
 
     def _collapsed(self, weights: Tensor) -> tuple[str, ...]:

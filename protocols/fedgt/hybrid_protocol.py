@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, require_known, require_least
 from fglaudit.federated.subgraph_inputs import SubgraphInputs, check_subgraphs
 from fglaudit.federated.subgraph_protocol import SubgraphProtocol
 from fglaudit.federated.subgraph_training import SubgraphModels, SubgraphSettings, Surroundings
@@ -56,11 +56,9 @@ class HybridProtocol(SubgraphProtocol):
     source: str = "paper"
 
     def __post_init__(self) -> None:
-        for field, known in (("source", SOURCES), ("sampling", STRATEGIES)):
-            if getattr(self, field) not in known:
-                raise unknown(field, getattr(self, field), known)
+        require_known(self, source=SOURCES, sampling=STRATEGIES)
         super().__post_init__()
-        self.require(neighbors=1, global_nodes=1, encoding=0, candidates=self.neighbors)
+        require_least(self, neighbors=1, global_nodes=1, encoding=0, candidates=self.neighbors)
         if not (self.global_scale > 0 and math.isfinite(self.global_scale)):
             raise FglauditError(
                 f"global_scale must be positive and finite, equal global nodes stay equal; got {self.global_scale:g};"

@@ -76,17 +76,11 @@ def trim(fields: Sequence[ReceptiveField]) -> list[ReceptiveField]:
     trimmed = []
     for field in fields:
         layers = [
-            where if most is None else _first(where, int(next(kept)))
+            where if most is None else where.part(slice(int(next(kept))))
             for where, most in zip(field.layers, field.distinct, strict=True)
         ]
         trimmed.append(ReceptiveField(tuple(layers), field.reached, field.distinct))
     return trimmed
-
-
-def _first(where: Neighborhood, count: int) -> Neighborhood:
-    assert where.targets is not None
-    log_counts = None if where.log_counts is None else where.log_counts[:, :count]
-    return Neighborhood(where.targets[:, :count], where.neighbors[:, :count], log_counts)
 
 
 def _reached(targets: Tensor, neighbors: Tensor, valid: Tensor, log_counts: Tensor | None, size: int) -> Tensor:

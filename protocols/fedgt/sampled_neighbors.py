@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import require_least
 from fglaudit.nn.graph_transformer import Dropout, Neighborhood, Weights
 from fglaudit.protocols.fedgt.neighbor_sampling import Candidates
 from fglaudit.protocols.fedgt.receptive_field import ReceptiveField, draw_field, trim
@@ -72,8 +72,7 @@ class SampledNeighbors:
     test_neighbors: int
 
     def __post_init__(self) -> None:
-        if self.neighbors < 1:
-            raise FglauditError(f"a node needs neighbors >= 1; got {self.neighbors}; raise it")
+        require_least(self, neighbors=1)
 
     def draw(self, batches: Sequence[Tensor], valid: Sequence[Tensor], rng: torch.Generator) -> Sequence[FieldBatch]:
         fields = [

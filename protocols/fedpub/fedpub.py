@@ -29,8 +29,9 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Release, Uploads
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, require_least
 from fglaudit.federated.fedavg import return_models, upload_models
+from fglaudit.federated.sending import to_server
 from fglaudit.federated.subgraph_inputs import SubgraphInputs
 from fglaudit.federated.subgraph_progress import Progress
 from fglaudit.federated.subgraph_protocol import SubgraphProtocol
@@ -40,7 +41,7 @@ from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.graph_transformer import Dropout, initial_model
 from fglaudit.nn.sparse import SparseMatrix
 from fglaudit.nn.weights import Layout, unflatten
-from fglaudit.payloads import SERVER, FunctionalEmbeddings, MessageBatch, ModelUpdate, Payload
+from fglaudit.payloads import FunctionalEmbeddings, ModelUpdate, Payload
 from fglaudit.protocols.fedpub.full_graph import FullGraph, hidden, propagated, propagation, with_propagated_rows
 from fglaudit.protocols.fedpub.personal_masks import PersonalMasks, with_masks
 from fglaudit.rng import derive, split
@@ -74,7 +75,7 @@ class FedPub(SubgraphProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require(hidden=1)
+        require_least(self, hidden=1)
         if self.layers != 2:
             raise FglauditError(f"fedpub's network has two graph convolutions; got layers {self.layers}; leave it at 2")
         for field in ("tau", "sparsity", "proximal"):
@@ -148,8 +149,7 @@ class FedPub(SubgraphProtocol):
             progress.test()
             received = upload_models(channel, round, everyone, models.vectors[:, : len(model)])
             embedded = FunctionalEmbeddings(probe.embeddings(models, masks))
-            arrived = channel.send(MessageBatch(round, everyone, torch.full_like(everyone, SERVER), embedded))
-            assert isinstance(arrived, FunctionalEmbeddings)
+            arrived = to_server(channel, round, everyone, embedded)
             unit = torch.nn.functional.normalize(arrived.values, dim=1)
             weights = (self.tau * unit @ unit.T).softmax(1).to(received)
             own.append(weights.diagonal().mean())

@@ -39,7 +39,8 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Examples, Release
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, require_known, require_least
+from fglaudit.federated.sending import send
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel
 from fglaudit.nn.neighbor_generator import FeatureGenerator
@@ -47,7 +48,6 @@ from fglaudit.nn.sparse import row_starts
 from fglaudit.payloads import (
     GeneratorGradients,
     GeneratorInputs,
-    MessageBatch,
     ModelUpdate,
     NeighborGenerators,
     Payload,
@@ -100,9 +100,10 @@ class FedSage(FedAvgSage):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.generator not in GENERATORS:
-            raise unknown("generator", self.generator, GENERATORS)
-        self.require(slots=1, embedding=1, generator_hidden=1, generator_epochs=0, generator_rounds=0, exchanged=1)
+        require_known(self, generator=GENERATORS)
+        require_least(
+            self, slots=1, embedding=1, generator_hidden=1, generator_epochs=0, generator_rounds=0, exchanged=1
+        )
         if not 0 < self.hidden_share < 1:
             raise FglauditError(f"hidden_share is a share in (0, 1); got {self.hidden_share:g}; use e.g. 0.5")
         if not 0 <= self.noise < float("inf"):
@@ -170,16 +171,14 @@ def _answers(models: NeighborModels, owner: int, asked: Asked, channel: Channel,
     if not len(holders) or not size:
         return models.generators[:0]
     sent = models.generators[owner].expand(len(holders), -1)
-    generator = channel.send(MessageBatch(round, own, holders, NeighborGenerators(sent)))
+    generator = send(channel, round, own, holders, NeighborGenerators(sent))
     payload = GeneratorInputs(asked.inputs.repeat(len(holders), 1), asked.counts.repeat(len(holders)))
     splits = torch.arange(len(holders) + 1) * size
-    inputs = channel.send(MessageBatch(round, own, holders, payload, splits))
-    assert isinstance(generator, NeighborGenerators) and isinstance(inputs, GeneratorInputs)
+    inputs = send(channel, round, own, holders, payload, splits)
     there = holders.to(models.x.device)
     values, counts = inputs.values.view(len(holders), size, -1), inputs.counts.view(len(holders), size)
     answer = models.generator.gradients(generator.vector, values, counts, models.x[there], models.present[there])
-    back = channel.send(MessageBatch(round, holders, own, GeneratorGradients(answer)))
-    assert isinstance(back, GeneratorGradients)
+    back = send(channel, round, holders, own, GeneratorGradients(answer))
     return back.vector
 
 
@@ -210,8 +209,7 @@ def _with_noisy_neighbors(
     payload = RawFeatures(wanted[order], x + std * torch.randn(x.shape, generator=rng))
     senders = torch.div(pairs, len(clients), rounding_mode="floor")
     splits = row_starts(index, len(pairs))
-    arrived = channel.send(MessageBatch(0, senders, pairs % len(clients), payload, splits))
-    assert isinstance(arrived, RawFeatures)
+    arrived = send(channel, 0, senders, pairs % len(clients), payload, splits)
     rows = torch.empty_like(x)
     rows[order] = arrived.x.to(x)
     parts = torch.split(rows, [len(c.remote_nodes) for c in clients])

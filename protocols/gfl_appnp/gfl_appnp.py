@@ -50,7 +50,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Aggregate, Release, Uploads
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, require_known, require_least
 from fglaudit.federated.fedavg import ROUNDING, averaged_models, broadcast, largest_share, trainers, upload_models
 from fglaudit.federated.neighborhood import foreign_nodes_within
 from fglaudit.federated.node_clients import TASKS, NodeClients, check_node_clients, task_of
@@ -125,28 +125,23 @@ class GFLAPPNP(FederatedProtocol):
     truncated: bool = False
 
     def __post_init__(self) -> None:
-        tables = {"variant": VARIANTS, "task": ("auto", *TASKS), "averaging": AVERAGINGS, "choice": CHOICES}
-        tables["source"] = SOURCES
-        for field, known in tables.items():
-            if getattr(self, field) not in known:
-                raise unknown(field, getattr(self, field), known)
+        require_known(
+            self,
+            variant=VARIANTS,
+            task=("auto", *TASKS),
+            averaging=AVERAGINGS,
+            choice=CHOICES,
+            source=SOURCES,
+        )
         if not 0 < self.alpha < 1:
             raise FglauditError(
                 f"alpha is a probability strictly between 0 and 1; got {self.alpha:g}; the paper uses 0.1"
             )
-        for field, low in {"hidden": 1, "propagation_steps": 0, "rounds": 1}.items():
-            if getattr(self, field) < low:
-                raise FglauditError(f"gfl-appnp needs {field} >= {low}; got {getattr(self, field)}; raise it")
-        if self.jacobian_noise < 0:
-            raise FglauditError(f"jacobian_noise must not be negative; got {self.jacobian_noise:g}; use 0 or more")
+        require_least(self, hidden=1, propagation_steps=0, rounds=1, jacobian_noise=0)
         self.local()
 
     def local(self) -> LocalSteps:
         return LocalSteps(self.local_steps, self.learning_rate, self.batch_size, passes=self.source == "code")
-
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
 
     def check(self, graph: FederatedGraph) -> None:
         found = task_of(graph)

@@ -14,13 +14,12 @@ from torch import Tensor
 
 from fglaudit.federated.node_clients import NodeClients
 from fglaudit.federated.perceptron_steps import Compensation
+from fglaudit.federated.sending import from_server, to_server
 from fglaudit.interfaces import Channel
 from fglaudit.nn.weights import Layout, unflatten
 from fglaudit.payloads import (
-    SERVER,
     HiddenRepresentations,
     Jacobians,
-    MessageBatch,
     PropagatedJacobians,
     PropagatedRepresentations,
 )
@@ -56,7 +55,6 @@ class Sharing:
         self.channel, self.weights, self.data, self.trainers = channel, weights, data, trainers
         self.layout, self.noise_scale, self.noise = layout, noise_scale, noise
         self.nodes = torch.arange(len(weights))
-        self.server = torch.full_like(self.nodes, SERVER)
         self.factors = FactorPropagation(weights[trainers], data.x)
         used = weights[trainers].double()
         values, vectors = torch.linalg.eigh(used @ used.T)
@@ -75,11 +73,9 @@ class Sharing:
         """
         first, second = unflatten(one_model(received), self.layout).values()
         hidden = Hidden.of(self.data.x, first, second)
-        sent = self.channel.send(MessageBatch(round, self.nodes, self.server, HiddenRepresentations(hidden.mean)))
-        assert isinstance(sent, HiddenRepresentations)
+        sent = to_server(self.channel, round, self.nodes, HiddenRepresentations(hidden.mean))
         sums = PropagatedRepresentations(self.weights @ sent.values)
-        arrived = self.channel.send(MessageBatch(round, self.server, self.nodes, sums))
-        assert isinstance(arrived, PropagatedRepresentations)
+        arrived = from_server(self.channel, round, self.nodes, sums)
         if self.noise_scale is None or last:
             return hidden, arrived.values, None
         wanted = self.channel.wants(Jacobians, round) or self.channel.wants(PropagatedJacobians, round)
@@ -95,8 +91,7 @@ class Sharing:
             if noise_scale > 0:
                 drawn = torch.randn(values.shape, generator=self.noise).to(values)
                 values = values + noise_scale * drawn
-            arrived = self.channel.send(MessageBatch(round, nodes, self.server[nodes], Jacobians(values)))
-            assert isinstance(arrived, Jacobians)
+            arrived = to_server(self.channel, round, nodes, Jacobians(values))
             part = self.weights[:, nodes] @ arrived.values.flatten(1)
             total = part if total is None else total.add_(part)
         assert total is not None
@@ -105,8 +100,7 @@ class Sharing:
         used = []
         for nodes in self.buckets():
             sums = PropagatedJacobians(total[nodes].view(len(nodes), hidden.output.shape[2], -1))
-            returned = self.channel.send(MessageBatch(round, self.server[nodes], nodes, sums))
-            assert isinstance(returned, PropagatedJacobians)
+            returned = from_server(self.channel, round, nodes, sums)
             used.append(returned.values[kept[nodes]])
         return FullJacobians.of(torch.cat(used), self.data.x.shape[2], self.hidden_units())
 
@@ -114,8 +108,8 @@ class Sharing:
         """Count the messages of :meth:`full` on the wire without forming them; return the trainers' factored sums."""
         shape = (len(self.nodes), hidden.output.shape[2], self.parameters())
         absent = torch.empty(shape, dtype=hidden.output.dtype, device="meta")
-        self.channel.send(MessageBatch(round, self.nodes, self.server, Jacobians(absent)))
-        self.channel.send(MessageBatch(round, self.server, self.nodes, PropagatedJacobians(absent)))
+        to_server(self.channel, round, self.nodes, Jacobians(absent))
+        from_server(self.channel, round, self.nodes, PropagatedJacobians(absent))
         sums = self.factors(hidden)
         if noise_scale == 0:
             return sums

@@ -35,9 +35,10 @@ from torch import Tensor
 from fglaudit.context import Aggregate, Release, Uploads
 from fglaudit.errors import FglauditError
 from fglaudit.federated.fedavg import averaged_models, broadcast
+from fglaudit.federated.sending import to_server
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
-from fglaudit.payloads import SERVER, LatentGradients, Latents, MessageBatch, ModelUpdate, Payload, is_repeated
+from fglaudit.payloads import LatentGradients, Latents, ModelUpdate, Payload, is_repeated
 from fglaudit.protocols.nfedgnn.split_training import (
     SplitProtocol,
     first_layer,
@@ -133,14 +134,13 @@ class CNFGNN(SplitProtocol):
             for low in range(0, len(everyone), size):
                 part = everyone[low : low + size]
                 payload = ModelUpdate(uploads(users, idle, low, len(part)).flatten(1))
-                arrived = channel.send(MessageBatch(round, part, torch.full_like(part, SERVER), payload))
-                assert isinstance(arrived, ModelUpdate)
+                arrived = to_server(channel, round, part, payload)
                 more = arrived.vector.sum(0, dtype=torch.float64)
                 total = more if total is None else total.add_(more)
             assert total is not None
             return (total / len(everyone)).to(idle.dtype)
         announced = ModelUpdate(idle.new_zeros(1, 1).expand(len(everyone), idle.numel()))
-        channel.send(MessageBatch(round, everyone, torch.full_like(everyone, SERVER), announced))
+        to_server(channel, round, everyone, announced)
         touched = torch.zeros_like(idle).index_add_(0, entries.column, users.rows)
         count = torch.bincount(entries.column, minlength=len(idle)).to(idle).unsqueeze(1)
         return (idle + (touched - count * idle) / len(everyone)).flatten()

@@ -45,7 +45,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Release
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, require_known, require_least
 from fglaudit.federated.fedavg import sample_clients
 from fglaudit.federated.smoothing import remarks
 from fglaudit.graph import FederatedGraph
@@ -104,11 +104,8 @@ class NFedGNN(SplitProtocol):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.smoothing_hops < 0:
-            raise FglauditError(f"nfedgnn needs smoothing_hops >= 0; got {self.smoothing_hops}; raise it")
-        for field, known in (("evaluation", EVALUATIONS), ("initial_weights", INITIAL_WEIGHTS)):
-            if getattr(self, field) not in known:
-                raise unknown(field, getattr(self, field), known)
+        require_least(self, smoothing_hops=0)
+        require_known(self, evaluation=EVALUATIONS, initial_weights=INITIAL_WEIGHTS)
         if not 0 < self.participation <= 1:
             raise FglauditError(
                 f"participation is a share of the users in (0, 1]; got {self.participation:g}; use 1 for all"

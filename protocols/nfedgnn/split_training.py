@@ -10,16 +10,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, require_known, require_least, require_shares
 from fglaudit.federated.fedavg import broadcast
 from fglaudit.federated.needs import refuse_memory
 from fglaudit.federated.problem import check_trainable
+from fglaudit.federated.sending import from_server, to_server
 from fglaudit.federated.training import accuracies
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.gat import GatShape, initial_model
 from fglaudit.nn.weights import Layout, gcn_layout, glorot, unflatten
-from fglaudit.payloads import SERVER, LatentGradients, Latents, MessageBatch, Payload
+from fglaudit.payloads import SERVER, LatentGradients, Latents, Payload
 from fglaudit.protocols.nfedgnn.split_server import Dropout, Laplacian, Network, Smoothed, SplitGat, SplitGcn
 from fglaudit.protocols.nfedgnn.user_weights import Stepping
 from fglaudit.rng import moved, split
@@ -46,11 +47,8 @@ class SplitModel:
     heads: int
 
     def __post_init__(self) -> None:
-        if self.split not in SPLITS:
-            raise unknown("split", self.split, SPLITS)
-        for field in ("hidden", "heads"):
-            if getattr(self, field) < 1:
-                raise FglauditError(f"{field} must be at least 1; got {getattr(self, field)}; raise it")
+        require_known(self, split=SPLITS)
+        require_least(self, hidden=1, heads=1)
 
     @property
     def dimensions(self) -> int:
@@ -132,20 +130,9 @@ class ServerSettings:
     choice: str
 
     def __post_init__(self) -> None:
-        if not self.smoothness >= 0:
-            raise FglauditError(
-                f"smoothness (lambda) must not be negative; got {self.smoothness:g}; 0 is no regulariser"
-            )
-        check_share("dropout", self.dropout)
-        for field, known in (("loss", LOSSES), ("choice", CHOICES)):
-            if getattr(self, field) not in known:
-                raise unknown(field, getattr(self, field), known)
-
-
-def check_share(field: str, value: float) -> None:
-    """Raise :class:`FglauditError` unless ``value`` is a valid dropout share."""
-    if not 0 <= value < 1:
-        raise FglauditError(f"{field} is a share in [0, 1); got {value:g}; use for example 0.5")
+        require_least(self, smoothness=0)
+        require_shares(self, "dropout")
+        require_known(self, loss=LOSSES, choice=CHOICES)
 
 
 class Server:
@@ -215,16 +202,12 @@ class Server:
 
 def send_latents(channel: Channel, round: int, latents: Tensor, users: Tensor) -> Tensor:
     """Have ``users`` [P] upload ``latents`` [P, D]; return what the server receives."""
-    arrived = channel.send(MessageBatch(round, users, torch.full_like(users, SERVER), Latents(latents)))
-    assert isinstance(arrived, Latents)
-    return arrived.values
+    return to_server(channel, round, users, Latents(latents)).values
 
 
 def send_gradients(channel: Channel, round: int, gradients: Tensor, users: Tensor) -> Tensor:
     """Have the server return ``gradients`` [P, D] to ``users`` [P]; return what they receive."""
-    arrived = channel.send(MessageBatch(round, torch.full_like(users, SERVER), users, LatentGradients(gradients)))
-    assert isinstance(arrived, LatentGradients)
-    return arrived.values
+    return from_server(channel, round, users, LatentGradients(gradients)).values
 
 
 def send_model(channel: Channel, round: int, weight: Tensor, num_users: int) -> Tensor:
@@ -258,9 +241,8 @@ class SplitProtocol(FederatedProtocol):
     choice: str
 
     def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise FglauditError(f"{self.name} needs rounds >= 1; got {self.rounds}; raise it")
-        check_share("feature_dropout", self.feature_dropout)
+        require_least(self, rounds=1)
+        require_shares(self, "feature_dropout")
         self.model()
         self.stepping()
         self.server_settings()
@@ -274,10 +256,6 @@ class SplitProtocol(FederatedProtocol):
     def server_settings(self) -> ServerSettings:
         stepping = Stepping(self.server_optimizer, self.server_learning_rate, self.weight_decay)
         return ServerSettings(stepping, self.dropout, self.smoothness, self.loss, self.choice)
-
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
 
     def check(self, graph: FederatedGraph) -> None:
         check_users(self.name, graph, self.model().dimensions)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import require_known, require_least
 from fglaudit.nn.sparse import csr
 
 OPTIMIZERS = ("adam", "sgd")
@@ -37,11 +37,8 @@ class Stepping:
     weight_decay: float
 
     def __post_init__(self) -> None:
-        if self.optimizer not in OPTIMIZERS:
-            raise unknown("optimizer", self.optimizer, OPTIMIZERS)
-        for field in ("learning_rate", "weight_decay"):
-            if not getattr(self, field) >= 0:
-                raise FglauditError(f"{field} must not be negative; got {getattr(self, field):g}; use a value >= 0")
+        require_known(self, optimizer=OPTIMIZERS)
+        require_least(self, learning_rate=0, weight_decay=0)
 
     def torch_optimizer(self, weights: list[Tensor]) -> torch.optim.Optimizer:
         """Return the same optimizer for whole tensors."""

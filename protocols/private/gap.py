@@ -44,7 +44,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import REPORTING_NODE, Aggregate, Examples, Release, Uploads
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError, require_known, require_least
 from fglaudit.federated.embedding_sums import EmbeddingExchange
 from fglaudit.federated.fedavg import FedAvg, averaged_models, trainers
 from fglaudit.federated.home_head import joined, rows_alone, unit_rows
@@ -110,12 +110,8 @@ class GAP(FederatedProtocol):
 
     def __post_init__(self) -> None:
         check_hops(self.name, self.hops)
-        for field, known in (("unit", UNITS), ("noise_at", (CLIENTS, TRUSTED)), ("sums_of", SUMS_OF)):
-            if getattr(self, field) not in known:
-                raise unknown(field, getattr(self, field), known)
-        for field, least in (("most_uses", 0), ("dimension", 1), ("encoder_rounds", 1)):
-            if getattr(self, field) < least:
-                raise FglauditError(f"{self.name} needs {field} >= {least}; got {getattr(self, field)}; raise it")
+        require_known(self, unit=UNITS, noise_at=(CLIENTS, TRUSTED), sums_of=SUMS_OF)
+        require_least(self, most_uses=0, dimension=1, encoder_rounds=1)
         if self.unit == EDGE and self.most_uses:
             raise FglauditError(
                 "most_uses bounds what a row moves, not what an edge moves: one that goes makes room for another; got "

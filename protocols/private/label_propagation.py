@@ -13,7 +13,7 @@ server sees the propagated rows of all nodes with cross-client edges, which tell
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,16 +21,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, require_least
 from fglaudit.federated.hop_exchange import HopExchange
 from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.federated.problem import check_trainable
+from fglaudit.federated.sending import to_server
 from fglaudit.federated.training import accuracies
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.responses import keep_probability, response_matrix
-from fglaudit.nn.sparse import row_starts
-from fglaudit.payloads import SERVER, ClassReports, HopSums, MessageBatch, Payload
+from fglaudit.payloads import ClassReports, HopSums, Payload
 from fglaudit.privacy.accounting import check_budget
 from fglaudit.rng import split
 from fglaudit.structure import Reports, SpreadReports, Structure
@@ -58,14 +58,9 @@ class LabelPropagation(FederatedProtocol):
     def __post_init__(self) -> None:
         if self.label_epsilon:
             check_budget(self.label_epsilon, 0.0, pure=True)
-        if self.rounds < 1:
-            raise FglauditError(f"{self.name} needs rounds >= 1; got {self.rounds}; raise it")
+        require_least(self, rounds=1)
         if not 0 < self.spread < 1:
             raise FglauditError(f"spread is a share strictly between 0 and 1; got {self.spread:g}; use e.g. 0.9")
-
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
 
     def check(self, graph: FederatedGraph) -> None:
         check_trainable(self.name, graph)
@@ -97,7 +92,8 @@ class LabelPropagation(FederatedProtocol):
         clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
         edges = KeptEdges.of(clients, graph.degrees()).to(device)
         exchange = HopExchange.of(edges, graph.num_clients)
-        labels = self.send_labels(clients, graph, channel, split(rng, "labels")).to(device)
+        trained = [client.train for client in clients]
+        labels = send_labels(clients, trained, self.label_epsilon, graph, channel, split(rng, "labels")).to(device)
         rows, received = labels, exchange.pass_on(labels, channel, 0, HopSums)
         owner = torch.cat([torch.full_like(client.nodes, client.client) for client in clients])
         nodes, y = torch.cat([client.nodes for client in clients]), torch.cat([client.y for client in clients])
@@ -117,27 +113,33 @@ class LabelPropagation(FederatedProtocol):
         final = {"rows": rows.cpu()}  # there is no other model
         return Trained(accuracy, accuracy_global, final, notes=self.remarks(), right=hit.cpu())
 
-    def send_labels(
-        self, clients: list[ClientGraph], graph: FederatedGraph, channel: Channel, rng: torch.Generator
-    ) -> Tensor:
-        """Have every client send responses to the labels of its training nodes; return what the server received [N, C],
-        zeros for all others."""
-        senders = torch.arange(len(clients))
-        nodes = torch.cat([client.nodes[client.train] for client in clients])
-        true = torch.cat([client.y[client.train] for client in clients])
-        owner = torch.cat([torch.full((int(client.train.sum()),), k) for k, client in enumerate(clients)])
-        sent = true
-        if self.label_epsilon:
-            matrix = response_matrix(self.label_epsilon, graph.num_classes)
-            sent = torch.multinomial(matrix[true], 1, generator=rng).squeeze(1)
-        payload = ClassReports(nodes, one_hot(sent, graph.num_classes).float())
-        splits = row_starts(owner, len(clients))
-        arrived = channel.send(MessageBatch(0, senders, torch.full_like(senders, SERVER), payload, splits))
-        assert isinstance(arrived, ClassReports)
-        return torch.zeros(graph.num_nodes, graph.num_classes).index_add(0, nodes, arrived.values.cpu().float())
-
     def remarks(self) -> tuple[str, ...]:
         """Return what a reader must know of the labels."""
         if not self.label_epsilon:
             return ("labels of training nodes are sent as they are",)
         return (f"labels of training nodes are sent by k-ary response at an epsilon of {self.label_epsilon:g}",)
+
+
+def send_labels(
+    clients: Sequence[ClientGraph],
+    used: Sequence[Tensor],
+    epsilon: float,
+    graph: FederatedGraph,
+    channel: Channel,
+    rng: torch.Generator,
+) -> Tensor:
+    """Have every client send k-ary responses to the labels of its nodes ``used`` [n_k]; return what the server received
+    [N, C], zeros for all others.
+
+    Args:
+        epsilon: of a response; 0: labels are sent as they are.
+    """
+    nodes = [client.nodes[mask] for client, mask in zip(clients, used, strict=True)]
+    labels = torch.cat([client.y[mask] for client, mask in zip(clients, used, strict=True)])
+    if epsilon and len(labels):
+        labels = torch.multinomial(response_matrix(epsilon, graph.num_classes)[labels], 1, generator=rng).squeeze(1)
+    senders, splits = torch.arange(len(clients)), torch.tensor([0, *map(len, nodes)]).cumsum(0)
+    payload = ClassReports(torch.cat(nodes), one_hot(labels, graph.num_classes).float())
+    arrived = to_server(channel, 0, senders, payload, splits)
+    found = torch.zeros(graph.num_nodes, graph.num_classes)
+    return found.index_add_(0, payload.nodes, arrived.values.cpu().float())

@@ -32,13 +32,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.nn.functional import one_hot
 
 from fglaudit.context import Release
-from fglaudit.errors import FglauditError
+from fglaudit.errors import require_least
 from fglaudit.federated.home_head import unit_rows
 from fglaudit.federated.neighborhood import KeptEdges, foreign_nodes_within
 from fglaudit.federated.problem import check_trainable, pooled
+from fglaudit.federated.sending import to_server
 from fglaudit.federated.smoothing import propagated
 from fglaudit.federated.training import LocalSettings, accuracies
 from fglaudit.graph import ClientGraph, FederatedGraph
@@ -46,8 +46,9 @@ from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.responses import keep_probability, response_matrix
 from fglaudit.nn.sparse import SparseMatrix
 from fglaudit.nn.weights import Layout, glorot, unflatten
-from fglaudit.payloads import SERVER, ClassReports, MessageBatch, Payload, RawFeatures
+from fglaudit.payloads import SERVER, ClassReports, Payload, RawFeatures
 from fglaudit.privacy.accounting import check_budget
+from fglaudit.protocols.private.label_propagation import send_labels
 from fglaudit.rng import moved, split
 from fglaudit.structure import Reports, Structure
 from fglaudit.view import Observer
@@ -83,17 +84,11 @@ class LPGNN(FederatedProtocol):
     def __post_init__(self) -> None:
         if self.label_epsilon:
             check_budget(self.label_epsilon, 0.0, pure=True)
-        for field, least in (("feature_hops", 0), ("label_hops", 0), ("hidden", 1), ("rounds", 1)):
-            if getattr(self, field) < least:
-                raise FglauditError(f"{self.name} needs {field} >= {least}; got {getattr(self, field)}; raise it")
+        require_least(self, feature_hops=0, label_hops=0, hidden=1, rounds=1)
         self.settings()
 
     def settings(self) -> LocalSettings:
         return LocalSettings("adam", self.learning_rate, self.weight_decay, self.dropout)
-
-    @property
-    def num_rounds(self) -> int:
-        return self.rounds
 
     def check(self, graph: FederatedGraph) -> None:
         check_trainable(self.name, graph)
@@ -135,7 +130,8 @@ class LPGNN(FederatedProtocol):
         clients = [channel.prepare(graph.client(k)) for k in range(graph.num_clients)]
         edges = KeptEdges.of(clients, graph.degrees()).to(device)
         x = unit_rows(propagated(self.send_rows(clients, graph, channel).to(device), edges, self.feature_hops))
-        labels = self.send_labels(clients, graph, channel, responses).to(device)
+        used = [client.train | client.val for client in clients]
+        labels = send_labels(clients, used, self.label_epsilon, graph, channel, responses).to(device)
         mean, step = neighbours(edges)
         target = shares(self.spread(labels, step))
         whole = pooled(graph)
@@ -178,26 +174,11 @@ class LPGNN(FederatedProtocol):
 
     def send_rows(self, clients: list[ClientGraph], graph: FederatedGraph, channel: Channel) -> Tensor:
         """Have every client send its rows; return what the server received [N, F]."""
-        senders, nodes, splits = parts([client.nodes for client in clients])
+        nodes = torch.cat([client.nodes for client in clients])
+        senders, splits = torch.arange(len(clients)), torch.tensor([0, *(len(c.nodes) for c in clients)]).cumsum(0)
         payload = RawFeatures(nodes, torch.cat([client.x for client in clients]).float())
-        arrived = channel.send(MessageBatch(0, senders, torch.full_like(senders, SERVER), payload, splits))
-        assert isinstance(arrived, RawFeatures)
+        arrived = to_server(channel, 0, senders, payload, splits)
         return torch.zeros(graph.num_nodes, graph.num_features).index_add(0, nodes, arrived.x.cpu().float())
-
-    def send_labels(
-        self, clients: list[ClientGraph], graph: FederatedGraph, channel: Channel, rng: torch.Generator
-    ) -> Tensor:
-        """Have every client send random responses to the labels of its training and validation nodes; return what the
-        server received [N, C], zeros for all others."""
-        used = [client.train | client.val for client in clients]
-        senders, nodes, splits = parts([c.nodes[mask] for c, mask in zip(clients, used, strict=True)])
-        true = torch.cat([client.y[mask] for client, mask in zip(clients, used, strict=True)])
-        matrix = response_matrix(self.label_epsilon, graph.num_classes)
-        sent = torch.multinomial(matrix[true], 1, generator=rng).squeeze(1) if len(true) else true
-        payload = ClassReports(nodes, one_hot(sent, graph.num_classes).float())
-        arrived = channel.send(MessageBatch(0, senders, torch.full_like(senders, SERVER), payload, splits))
-        assert isinstance(arrived, ClassReports)
-        return torch.zeros(graph.num_nodes, graph.num_classes).index_add(0, nodes, arrived.values.cpu().float())
 
     def spread(self, rows: Tensor, step: SparseMatrix) -> Tensor:
         """Return ``rows`` [N, C] after ``label_hops`` steps."""
@@ -245,9 +226,3 @@ def neighbours(edges: KeptEdges) -> tuple[SparseMatrix, SparseMatrix]:
     shape = (count, count)
     mean = SparseMatrix.from_entries(row, source, 1 / degree[row], shape)
     return mean, SparseMatrix.from_entries(row, source, (degree[row] * degree[source]).rsqrt(), shape)
-
-
-def parts(nodes: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """Return senders [K], all their ``nodes`` [R] and where each one's start [K + 1]."""
-    lengths = torch.tensor([0, *(len(own) for own in nodes)])
-    return torch.arange(len(nodes)), torch.cat(nodes), lengths.cumsum(0)

@@ -38,19 +38,20 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fglaudit.context import REPORTING_NODE, Aggregate, Examples, Release, Uploads
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, require_least
 from fglaudit.federated.fedavg import averaged_models, trainers
 from fglaudit.federated.home_head import HOME_HOPS, NO_FEATURES, OWN_ROW, HomeHead, joined
 from fglaudit.federated.hop_exchange import HopExchange
 from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.federated.problem import check_trainable
 from fglaudit.federated.pseudo_labels import LEFT_OUT, remarks, training, with_pseudo_labels
+from fglaudit.federated.sending import to_server
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.interfaces.outcomes import PREDICTED_CLASSES
 from fglaudit.nn.codes import public_codes
 from fglaudit.nn.sparse import row_starts
-from fglaudit.payloads import SERVER, ClassReports, HopSums, MessageBatch, ModelUpdate, Payload
+from fglaudit.payloads import ClassReports, HopSums, ModelUpdate, Payload
 from fglaudit.privacy.degree_bound import node_examples
 from fglaudit.protocols.private.structure_only import check_hops
 from fglaudit.structure import Codes, Models, Reports, Structure
@@ -93,11 +94,7 @@ class PrivateReports(FederatedProtocol):
     def __post_init__(self) -> None:
         check_hops(self.name, self.hops)
         check_hops(self.name, self.code_hops)
-        if self.width < 0 or self.encoder_rounds < 1:
-            raise FglauditError(
-                f"{self.name} needs width >= 0 and encoder_rounds >= 1; got {self.width} and {self.encoder_rounds}; "
-                "raise it"
-            )
+        require_least(self, width=0, encoder_rounds=1)
         if self.most_classes < 2:
             raise FglauditError(
                 f"a report tells at least 2 classes apart; got most_classes: {self.most_classes}; raise it, or leave it"
@@ -242,8 +239,7 @@ class PrivateReports(FederatedProtocol):
         senders, now = torch.arange(exchange.num_clients), self.reported_after
         splits = row_starts(edges.owner[owned].cpu(), exchange.num_clients)
         payload = ClassReports(owned.cpu(), one_hot(predicted[owned], classes).float())
-        arrived = channel.send(MessageBatch(now, senders, torch.full_like(senders, SERVER), payload, splits))
-        assert isinstance(arrived, ClassReports)
+        arrived = to_server(channel, now, senders, payload, splits)
         held = arrived.values.new_zeros(len(predicted), classes).to(predicted.device)
         held[owned] = arrived.values.to(held)
         passed = exchange.pass_on(held, channel, now, ClassReports)

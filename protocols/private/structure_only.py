@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Aggregate, Examples, Uploads
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, require_least
 from fglaudit.federated.fedavg import averaged_models, trainers
 from fglaudit.federated.home_head import HOME_HOPS, NO_FEATURES, HomeHead, joined
 from fglaudit.federated.hop_exchange import HopExchange
@@ -75,8 +75,7 @@ class StructureOnly(FederatedProtocol):
 
     def __post_init__(self) -> None:
         check_hops(self.name, self.hops)
-        if self.width < 1:
-            raise FglauditError(f"a code has a width of at least 1; got {self.width}; raise it")
+        require_least(self, width=1)
         self.head()
 
     def head(self) -> HomeHead:

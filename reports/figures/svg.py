@@ -37,8 +37,9 @@ _SPARK_POINTS = 60
 """Of one line; a page of a thousand settings has a thousand of them."""
 
 
-def sparkline(values: Sequence[float], width: int = 160, height: int = 36) -> Markup:
+def sparkline(values: Sequence[float]) -> Markup:
     """Accuracy over rounds; the axis runs from 0 to 1."""
+    width, height = 160, 36
     values = [v for v in values if not math.isnan(v)]
     if len(values) < 2:
         return Markup("")

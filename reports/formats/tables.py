@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 
-from fglaudit.execution.folder.stored_record import csv_cell
+from fglaudit.execution.folder.csv_files import csv_text
 from fglaudit.finding import Status
 from fglaudit.reports.choosing.bought import chance, gains
 from fglaudit.reports.choosing.controls import Bought
@@ -46,11 +44,7 @@ def summary_csv(settings: Sequence[Setting]) -> str:
     best setting that costs nothing."""
     found = gains(settings, Labels.of(settings))
     rows = [_row(shared, leak) for s in settings if (shared := _shared(s, found)) for leak in s.leaks]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_columns())
-    writer.writerows([csv_cell(value) for value in row.values()] for row in rows)
-    return text.getvalue()
+    return csv_text([_columns(), *(row.values() for row in rows)])
 
 
 def _columns() -> list[str]:

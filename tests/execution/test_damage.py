@@ -16,8 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fglaudit.errors import FglauditError
+from fglaudit.execution.folder.csv_files import csv_cell
 from fglaudit.execution.folder.plan import Planned, plan_from_json, plan_to_json
-from fglaudit.execution.folder.stored_record import Made, check_record, csv_cell, parse_record, record_text
+from fglaudit.execution.folder.stored_record import Made, check_record, parse_record, record_text
 from fglaudit.execution.folder.stored_run import NOT_RUN, read_records
 from fglaudit.execution.rows import blank_record
 from fglaudit.files.own import stamped, unstamped

@@ -9,8 +9,9 @@ import torch
 from torch_geometric import nn as pyg
 
 from fglaudit.datasets import CsbmTask, DatasetSpec
-from fglaudit.datasets.csbm_tasks import components, draw_task
+from fglaudit.datasets.csbm_tasks import draw_task
 from fglaudit.errors import FglauditError
+from fglaudit.graph import components
 from fglaudit.interfaces import Trained
 from fglaudit.nn.weights import fan_in, unflatten
 from fglaudit.partition import PartitionSpec

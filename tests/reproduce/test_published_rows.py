@@ -28,10 +28,9 @@ from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.protocols.fedsage.fedsage import FedSage
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.reproduce import data_tables, fedgt, gfl_appnp, message_sizes, nfedgnn, unprinted
-from fglaudit.reproduce.figures import NO_TRAINING, measure, protocol_of, seeds_of, table_rows
+from fglaudit.reproduce.figures import NO_TRAINING, measure, protocol_of, rows_of, seeds_of, table_rows
 from fglaudit.reproduce.published import AT_THEIR_RATE, BY_THEIR_CODE, FEW_HIDDEN, TITLES, all_published
 from fglaudit.reproduce.published_fedavg import PublishedFedPer
-from fglaudit.reproduce.rows import rows_of
 from fglaudit.reproduce.run import reproduce
 from fglaudit.reproduce.trainings import Measured, Training
 from fglaudit.rng import derive
@@ -78,8 +77,6 @@ def test_every_row_names_a_training_or_says_why_there_is_none(monkeypatch: pytes
     for module in ("fedgcn", "fedgat", "fedgt", "fedgt_costs", "nfedgnn", "gfl_appnp"):
         monkeypatch.setattr(f"fglaudit.reproduce.{module}.trained", stop)
     for name in (
-        "fedgcn._as_published",
-        "fedgat._of_sums",
         "nfedgnn.validated",
         "fedgt_costs.preprocessing",
         "gfl_appnp.lambda_max",

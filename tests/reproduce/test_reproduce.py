@@ -18,10 +18,9 @@ from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
 from fglaudit.partition import PartitionSpec
 from fglaudit.reproduce import data_tables, fedgt_costs, nfedgnn, run
-from fglaudit.reproduce.figures import measure
+from fglaudit.reproduce.figures import measure, rows_of
 from fglaudit.reproduce.output import COLUMNS, as_csv, markdown, write
 from fglaudit.reproduce.published import TITLES, Published, all_published
-from fglaudit.reproduce.rows import rows_of
 from fglaudit.reproduce.run import reproduce
 from fglaudit.reproduce.trainings import Measured
 from fglaudit.testing import example_graph

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from bench.fedgt import accuracy as fedgt_accuracy
 from fglaudit.cli import app
 from fglaudit.errors import FglauditError
-from fglaudit.reproduce.figures import measure, obstacle, seeds_of
+from fglaudit.reproduce.figures import measure, obstacle, rows_of, seeds_of
 from fglaudit.reproduce.measurements import Table
 from fglaudit.reproduce.published import (
     AT_THEIR_RATE,
@@ -24,7 +24,6 @@ from fglaudit.reproduce.published import (
     Published,
     all_published,
 )
-from fglaudit.reproduce.rows import rows_of
 from fglaudit.reproduce.run import KEY, VALUES
 from fglaudit.reproduce.status import BARRED, EXPLAINED, HIT, MISSED, OPEN, Judged, judged, share_unexplained
 from fglaudit.reproduce.status_output import status_of, summary

@@ -10,12 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from fglaudit.attacks.sums.bits.binary_system import BinarySystem
 from fglaudit.attacks.sums.bits.numbering import numbered
+from fglaudit.graph import components
 
 MAX_EXACT = 12
 """Components of up to this many bits are enumerated."""
@@ -34,11 +33,8 @@ class Posterior:
 def component_labels(system: BinarySystem) -> Tensor:
     """Return the component number of every variable [V]; settled variables are alone."""
     variables, constraints = len(system.variables), len(system.targets)
-    pairs = (system.variable.cpu().numpy(), (system.constraint + variables).cpu().numpy())
-    size = variables + constraints
-    links = coo_array((torch.ones(len(system.variable)).numpy(), pairs), shape=(size, size))
-    labels = connected_components(links, directed=False)[1]
-    return torch.from_numpy(labels[:variables]).long().to(system.bits.device)
+    links = torch.stack([system.variable, system.constraint + variables])
+    return components(links, variables + constraints)[:variables].to(system.bits.device)
 
 
 def solve_small(system: BinarySystem, log_odds: Tensor) -> tuple[Posterior, Tensor]:

@@ -105,15 +105,14 @@ def _averages(view: View) -> Iterator[_Average]:
     held: Tensor | None = None
     own: list[Tensor] = []
     senders: list[Tensor] = []
-    for batch in view.messages.of(ModelUpdate):
-        assert isinstance(batch.payload, ModelUpdate)
+    for batch, payload in view.sent(ModelUpdate):
         sent = (batch.senders == SERVER).nonzero().squeeze(1)
         if not len(sent):
             of_own = torch.isin(batch.senders, mine)
-            own.append(batch.payload.vector[of_own].double())
+            own.append(payload.vector[of_own].double())
             senders.append(batch.senders[of_own])
             continue
-        received = batch.payload.vector[sent[:1]].double()
+        received = payload.vector[sent[:1]].double()
         if held is not None:
             change = received if sealed else received - held
             uploads = torch.cat([received[:0], *own])

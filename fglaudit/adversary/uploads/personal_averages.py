@@ -170,10 +170,9 @@ def _refined(rough: Tensor, fitting: Sequence[Tensor]) -> Tensor:
 
 def _own_embeddings(view: View) -> Iterator[Tensor]:
     """Yield by round the functional embeddings [c, d] of the observer's clients, in order."""
-    for batch in view.messages.of(FunctionalEmbeddings):
-        assert isinstance(batch.payload, FunctionalEmbeddings)
+    for batch, payload in view.sent(FunctionalEmbeddings):
         place = {sender: index for index, sender in enumerate(batch.senders.tolist())}
-        yield batch.payload.values[[place[k] for k in sorted(view.observer.clients)]].double()
+        yield payload.values[[place[k] for k in sorted(view.observer.clients)]].double()
 
 
 def _stretch(own: Tensor, shown: Tensor) -> Tensor:

@@ -44,7 +44,6 @@ def audits(
     *,
     seed: int,
     device: torch.device,
-    quick: bool = False,
 ) -> tuple[Audit, ...]:
     """Return what came of every attempt to refute ``accounted``.
 
@@ -55,7 +54,6 @@ def audits(
         facts, promise: what was stated in the training, of a session that was bound to the protocol's context on this
             graph.
         accounted: what this tool accounted of it.
-        quick: fewer replays, and no audits that take long.
     """
     try:
         prepared = staged(protocol, graph, defense, accounted, seed=seed, device=device)
@@ -66,7 +64,7 @@ def audits(
         return (Audit("facts", Outcome.UNTESTED, "a fresh binding states other facts than the one that was trained"),)
     clients = clients_of(protocol, graph)
     attempts: list[tuple[str, Callable[[], Audit | tuple[Audit, ...] | None]]] = [
-        ("trade-off", lambda: trade_off_audit(prepared, accounted, seed=seed, quick=quick)),
+        ("trade-off", lambda: trade_off_audit(prepared, accounted, seed=seed)),
         ("reach", lambda: _reach(prepared, protocol.examples(graph), clients, seed)),
         (
             "noise",
@@ -76,12 +74,12 @@ def audits(
         ("reports", lambda: class_reports_audits(prepared, seed=seed)),
         (
             "shares",
-            lambda: shares_audit(prepared, promise, protocol.context(graph).uploads, seed=seed, quick=quick),
+            lambda: shares_audit(prepared, promise, protocol.context(graph).uploads, seed=seed),
         ),
         ("fields", lambda: noiseless_fields_audit(prepared, seed=seed)),
         ("sampling", lambda: sampling_audit(prepared, seed=seed)),
-        ("distinguisher", lambda: distinguisher_audit(prepared, accounted, seed=seed, quick=quick)),
-        ("planted rows", lambda: planted_rows_audit(prepared, seed=seed, quick=quick)),
+        ("distinguisher", lambda: distinguisher_audit(prepared, accounted, seed=seed)),
+        ("planted rows", lambda: planted_rows_audit(prepared, seed=seed)),
     ]
     found: list[Audit] = []
     for name, attempt in attempts:

@@ -18,7 +18,7 @@ from fglaudit.empirical.replays.local_stages import RowStage
 from fglaudit.empirical.replays.message_stage import MessageStage
 from fglaudit.empirical.replays.stages import Pair, Stage
 from fglaudit.empirical.replays.staging import Staged
-from fglaudit.guarantees import NOT_REPLAYED, REFUTED_AT, Audit, Outcome
+from fglaudit.guarantees import REFUTED_AT, Audit, Outcome
 from fglaudit.privacy.accounted import Accounted
 from fglaudit.privacy.tradeoff import TradeOff
 from fglaudit.rng import derive
@@ -95,15 +95,15 @@ def learned(there: Tensor, gone: Tensor, seed: int, *, linear: bool) -> list[tup
     return found
 
 
-def distinguisher_audit(staged: Staged, accounted: Accounted, *, seed: int, quick: bool = False) -> Audit:
+def distinguisher_audit(staged: Staged, accounted: Accounted, *, seed: int) -> Audit:
     """Return the audit of all stages, each on its first and its last pair."""
     listed: list[tuple[Stage, Pair]] = []
     for number, stages in staged.stages.items():
         for stage in stages:
             pairs = stage.pairs(derive(seed, "audits", "pairs", number))
             listed += [(stage, pair) for pair in ([pairs[0]] if len(pairs) == 1 else [pairs[0], pairs[-1]])]
-    if not listed or quick:
-        return Audit("distinguisher", Outcome.UNTESTED, NOT_REPLAYED if quick else "nothing to replay")
+    if not listed:
+        return Audit("distinguisher", Outcome.UNTESTED, "nothing to replay")
     tests = 2 * len(listed) + sum(opposite is not None for opposite in map(_opposite, *zip(*listed, strict=True)))
     curves: dict[int, Curve] = {}
     worst, words, reachable = 1.0, "nothing was to be seen", np.inf

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.empirical.replays.capture import select_entries
 from fglaudit.empirical.replays.staging import Staged, scaled_after
 from fglaudit.facts import (
     GRADIENTS,
@@ -211,4 +210,4 @@ def _fewer(batch: MessageBatch, fields: Sequence[str]) -> MessageBatch:
     chosen = torch.argsort(turn, stable=True)[:most]
     keep = torch.zeros(count, dtype=torch.bool)
     keep[chosen] = True
-    return select_entries(batch, keep)
+    return batch.select_entries(keep)

@@ -20,7 +20,7 @@ from fglaudit.empirical.replays.local_stages import RowStage, UpdateStage
 from fglaudit.empirical.replays.message_stage import MeanStage, MessageStage
 from fglaudit.empirical.replays.stages import HUGE, Stage
 from fglaudit.empirical.replays.staging import Staged
-from fglaudit.guarantees import NOT_REPLAYED, REFUTED_AT, Audit, Outcome
+from fglaudit.guarantees import REFUTED_AT, Audit, Outcome
 from fglaudit.privacy.accounting import Relation
 from fglaudit.privacy.tradeoff import TradeOff
 from fglaudit.rng import derive
@@ -61,13 +61,13 @@ def candidates_of(stage: Stage, rng: torch.Generator) -> list[Tensor]:
     return [size * sign * axis for axis in axes[: CANDIDATES // 2] for sign in (1, -1)]
 
 
-def planted_rows_audit(staged: Staged, *, seed: int, quick: bool = False) -> Audit:
+def planted_rows_audit(staged: Staged, *, seed: int) -> Audit:
     """Return the audit of all stages whose inputs the auditor may choose."""
     played = [stage for stages in staged.stages.values() for stage in stages]
     listed = [(stage, candidates_of(stage, derive(seed, "audits", "candidates"))) for stage in played]
     listed = [(stage, rows) for stage, rows in listed if len(rows) > 1]
-    if not listed or quick:
-        return Audit("planted rows", Outcome.UNTESTED, NOT_REPLAYED if quick else "no row can be planted")
+    if not listed:
+        return Audit("planted rows", Outcome.UNTESTED, "no row can be planted")
     worst, words = 1.0, ""
     for count, (stage, rows) in enumerate(listed):
         copies = max(50, min(REPLAYS, 2**23 // max(1, stage.numbers)))

@@ -49,9 +49,7 @@ class SumStage(MessageStage):
         return seen.view(copies, self.clients, *seen.shape[1:])[:, self.colluding :].sum(1)
 
 
-def shares_audit(
-    prepared: Staged, promise: Guarantee, uploads: Uploads | str, *, seed: int, quick: bool = False
-) -> Audit | None:
+def shares_audit(prepared: Staged, promise: Guarantee, uploads: Uploads | str, *, seed: int) -> Audit | None:
     """Return whether what is promised of sums holds together with the clients that may tell their shares; None where
     nothing is promised of sums."""
     colluding, epsilon, delta = promise.sum_without, promise.epsilon_claimed, promise.delta
@@ -78,7 +76,7 @@ def shares_audit(
     stage = SumStage(**fields, colluding=colluding)
     pairs = stage.pairs(derive(seed, "audits", NAME))
     curve, level = Curve.of(stage.stated), REFUTED_AT / len(pairs)
-    seen = [replayed(stage, pair, curve, level, (seed, -1 - at), quick) for at, pair in enumerate(pairs)]
+    seen = [replayed(stage, pair, curve, level, (seed, -1 - at)) for at, pair in enumerate(pairs)]
     worst, power = min(seen, key=lambda found: found.p), max(found.power for found in seen)
     p = min(1.0, len(seen) * worst.p)
     outcome = Outcome.REFUTED if p <= REFUTED_AT else Outcome.PASSED if power >= ENOUGH else Outcome.UNTESTED

@@ -28,7 +28,6 @@ from fglaudit.rng import derive
 
 REPLAYS = (4000, 6000, 10000, 20000)
 """Replays per world: the first of these with which noise too small by 1.5 is seen with probability 0.95."""
-QUICK = 400
 TOO_SMALL = 1.5
 ENOUGH = 0.9
 DRAWS = 2**28
@@ -58,7 +57,7 @@ class Seen:
     gaussian: bool
 
 
-def trade_off_audit(staged: Staged, accounted: Accounted, *, seed: int, quick: bool = False) -> Audit:
+def trade_off_audit(staged: Staged, accounted: Accounted, *, seed: int) -> Audit:
     """Return the audit of the composed trade-off curve."""
     if not staged.stages:
         return Audit("trade-off", Outcome.UNTESTED, "; ".join(staged.left_out) or "nothing to replay")
@@ -75,7 +74,7 @@ def trade_off_audit(staged: Staged, accounted: Accounted, *, seed: int, quick: b
     curves: dict[tuple[int, int], Curve] = {}
     for count, (number, stage, pair) in enumerate(listed):
         curve = curves.setdefault((number, id(stage)), Curve.of(stage.stated))
-        seen.setdefault(number, []).append(replayed(stage, pair, curve, level, (seed, count), quick))
+        seen.setdefault(number, []).append(replayed(stage, pair, curve, level, (seed, count)))
     all_ = [one for found in seen.values() for one in found]
     if together:
         all_.append(_together(seen, accounted, seed))
@@ -123,7 +122,7 @@ def _first_of_each(listed: list[tuple[int, Stage, Pair]]) -> list[tuple[int, Sta
     return list({number: (number, stage, pair) for number, stage, pair in reversed(listed)}.values())
 
 
-def replayed(stage: Stage, pair: Pair, curve: Curve, level: float, seed: tuple[int, int], quick: bool) -> Seen:
+def replayed(stage: Stage, pair: Pair, curve: Curve, level: float, seed: tuple[int, int]) -> Seen:
     """Return what one canary shows against ``curve``, with enough replays to see noise too small by 1.5 at ``level``.
 
     Args:
@@ -132,13 +131,13 @@ def replayed(stage: Stage, pair: Pair, curve: Curve, level: float, seed: tuple[i
     score = score_of(stage, pair, seed=derive_seed(*seed))
     weaker = _weaker(stage, score.distance if score.distribution != "sum" else None)
     affordable = max(100, DRAWS // (2 * stage.numbers))
-    copies, strength = min(QUICK, affordable), 0.0
-    for copies in (QUICK,) if quick else REPLAYS:
+    copies, strength = affordable, 0.0
+    for copies in REPLAYS:
         copies = min(copies, affordable)
         strength = power(curve, weaker, copies, level) if weaker is not None else 0.0
         if strength >= 0.95 or copies == affordable:
             break
-    if strength < ENOUGH and not quick:  # this canary does not reach far enough: more replays would not help either
+    if strength < ENOUGH:  # this canary does not reach far enough: more replays would not help either
         copies = min(REPLAYS[0], affordable)
     rng = derive(seed[0], "audits", "replays", seed[1])
     gaussian = stage.stated.mu is not None and not stage_sampled(stage)

@@ -46,6 +46,8 @@ ALPHAS: Array = np.concatenate([_TAILS, 1 - _TAILS[-2::-1]])
 """Grid of rates of false alarms, from 0 to 1."""
 _SMALLEST_P = 1e-300
 _CUT = 6.5
+_DRAWS = 60
+_MOST = 60.0
 
 
 @dataclass(frozen=True)
@@ -201,12 +203,12 @@ def _p(pair: tuple[float, tuple[float, _Side, Joined]]) -> float:
     return pair[0]
 
 
-def power(stated: TradeOff | Curve, actual: TradeOff, replays: int, level: float, draws: int = 60) -> float:
+def power(stated: TradeOff | Curve, actual: TradeOff, replays: int, level: float) -> float:
     """Return the probability that ``replays`` replays per world, of a mechanism whose curve is ``actual``, refute the
     stated curve at ``level``.
 
-    Counts are drawn ``draws`` times at the best of a few thresholds and of both ways to join them; that the real one is
-    chosen on few replays and is not the best costs about a third of the replays, which are left out
+    Counts are drawn ``_DRAWS`` times at the best of a few thresholds and of both ways to join them; that the real one
+    is chosen on few replays and is not the best costs about a third of the replays, which are left out
     (``tests/empirical/test_curve_test.py``).
     """
     curve = stated if isinstance(stated, Curve) else Curve.of(stated)
@@ -215,16 +217,16 @@ def power(stated: TradeOff | Curve, actual: TradeOff, replays: int, level: float
     best = 0.0
     for alarms in RATES:
         hits = actual.hits(alarms)
-        drawn = np.stack([rng.binomial(runs, hits, draws), rng.binomial(runs, alarms, draws)], 1).astype(np.float64)
+        drawn = np.stack([rng.binomial(runs, hits, _DRAWS), rng.binomial(runs, alarms, _DRAWS)], 1).astype(np.float64)
         ways = Joined(curve.weights(hits, alarms, runs, runs)), Joined()
         for p in curve.p_values(drawn[:, 0], runs, drawn[:, 1], runs, ways):
             best = max(best, float((p <= level).mean()))
     return best
 
 
-def largest_refuted(refuted: Callable[[float], bool], most: float = 60.0) -> float:
-    """Return the largest epsilon, or mu, up to ``most`` that is ``refuted``; all smaller ones are too."""
-    low, high = 0.0, most
+def largest_refuted(refuted: Callable[[float], bool]) -> float:
+    """Return the largest epsilon, or mu, up to ``_MOST`` that is ``refuted``; all smaller ones are too."""
+    low, high = 0.0, _MOST
     for _ in range(30):
         middle = (low + high) / 2
         low, high = (middle, high) if refuted(middle) else (low, middle)

@@ -78,7 +78,7 @@ class _Capture(PassingChannel):
         ids = entry_ids(batch)
         about = torch.isin(ids, (self.holders if ids is batch.senders else self.nodes).to(ids.device))
         narrow_batch = MessageBatch(batch.round, batch.senders, batch.receivers, narrow, batch.splits)
-        return select_entries(narrow_batch, about)
+        return narrow_batch.select_entries(about)
 
 
 def _narrowed(payload: Payload, features: int) -> Payload:
@@ -98,17 +98,6 @@ def entry_ids(batch: MessageBatch) -> Tensor:
     """Return the node that each entry [rows] is about; where the payload names no nodes, its sender."""
     ids = getattr(batch.payload, "nodes" if batch.payload.ragged else "node", None)
     return ids if isinstance(ids, Tensor) else batch.senders
-
-
-def select_entries(batch: MessageBatch, keep: Tensor) -> MessageBatch:
-    """Return ``batch`` with only the entries [rows] of the mask ``keep``; messages that lose all their entries stay."""
-    if batch.splits is None:
-        return batch.select(keep.cpu())
-    message = batch.entry_messages()[keep.cpu()]
-    splits = torch.zeros_like(batch.splits)
-    splits[1:] = torch.bincount(message, minlength=len(batch.senders)).cumsum(0)
-    payload = batch.payload.select(keep.nonzero().squeeze(1))
-    return MessageBatch(batch.round, batch.senders, batch.receivers, payload, splits)
 
 
 def capture(

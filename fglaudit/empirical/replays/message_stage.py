@@ -105,13 +105,13 @@ def message_batch(round: int, senders: Tensor, receivers: Tensor, payload: Paylo
     return MessageBatch(round, senders, receivers, payload, splits)
 
 
-def narrowed_entry(payload: Payload, most: int = NARROW) -> Payload:
-    """Return the first entry with at most ``most`` places along every other axis of floating-point fields."""
+def narrowed_entry(payload: Payload) -> Payload:
+    """Return the first entry with at most ``NARROW`` places along every other axis of floating-point fields."""
     short = {}
     for name, value in payload.tensors().items():
         one = value[:1]
         for axis in range(1, one.dim() if one.is_floating_point() else 1):
-            one = one.narrow(axis, 0, min(most, one.shape[axis]))
+            one = one.narrow(axis, 0, min(NARROW, one.shape[axis]))
         short[name] = one.clone()
     return type(payload).from_tensors(short)
 

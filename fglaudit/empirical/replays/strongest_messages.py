@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.empirical.replays.capture import entry_ids, select_entries
+from fglaudit.empirical.replays.capture import entry_ids
 from fglaudit.empirical.replays.stated_noise import StatedNoise
 from fglaudit.payloads import MessageBatch
 
@@ -53,8 +53,7 @@ def strongest(
     keep[order] = True
     masks = torch.split(keep, [len(d) for d in shown])
     kept = [
-        [select_entries(b, m) for b, m in zip(world, masks, strict=True) if bool(m.any())]
-        for world in (present, absent)
+        [b.select_entries(m) for b, m in zip(world, masks, strict=True) if bool(m.any())] for world in (present, absent)
     ]
     return CapturedPair(kept[0], kept[1], int(numbers[order].sum().item()), float(divergence[order].sum().item()))
 

@@ -6,14 +6,13 @@ which of them carry the message, and which are ids and sizes, is found out by se
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
+from fglaudit.he.keys import to_bytes
 from fglaudit.he.packed_rows import PackedRows
 from fglaudit.he.weighted_rows import WeightedRows
 from fglaudit.payloads import MessageBatch
@@ -45,12 +44,7 @@ def is_known(rows: SealedRows) -> bool:
 
 def saved(thing: Any) -> bytes:
     """Return the bytes of a ciphertext: an object of SEAL, or bytes already."""
-    if isinstance(thing, bytes):
-        return thing
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "seal"
-        thing.save(str(path))
-        return path.read_bytes()
+    return thing if isinstance(thing, bytes) else to_bytes(thing)
 
 
 def _of(rows: SealedRows) -> Iterator[tuple[str, bytes]]:

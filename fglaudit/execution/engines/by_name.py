@@ -12,7 +12,6 @@ from fglaudit.execution.engines.ray_engine import RayEngine, import_ray
 def make_engine(
     name: str,
     jobs: int,
-    threads: int = 0,
     address: str = "",
     cell_timeout: float | None = None,
     gpus: float = 0.0,
@@ -30,10 +29,10 @@ def make_engine(
         if gpus or memory or address:
             option = "--gpus" if gpus else "--memory" if memory else "--address"
             raise FglauditError(f"{option} is for --engine ray; got the engine 'local'; leave it out")
-        return LocalEngine(jobs, threads, cell_timeout)
+        return LocalEngine(jobs, cell_timeout=cell_timeout)
     if name == "ray":
         import_ray()
-        return RayEngine(address, jobs, threads or threads_of(jobs), cell_timeout, gpus, memory)
+        return RayEngine(address, jobs, threads_of(jobs), cell_timeout, gpus, memory)
     raise unknown("engine", name, ENGINES)
 
 

@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
-from fglaudit.execution.folder.stored_record import csv_cell
 from fglaudit.execution.folder.stored_run import read_records
 from fglaudit.execution.whole_protocol import whole_protocol
 from fglaudit.files.own import write_atomic
@@ -69,22 +69,39 @@ LEAST_SECONDS = 1.0
 """Between two versions of a growing table."""
 
 
-def _table(rows: Iterable[Finding], *, heading: bool = True) -> str:
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """Return ``rows`` of values as the text of a CSV file."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    if heading:
-        writer.writerow(COLUMNS)
-    writer.writerows([csv_cell(value) for value in vars(row).values()] for row in rows)  # in the order of COLUMNS
+    csv.writer(text, lineterminator="\n").writerows(map(csv_cell, row) for row in rows)
     return text.getvalue()
+
+
+def _table(rows: Iterable[Finding], *, heading: bool = True) -> str:
+    return csv_text([*([COLUMNS] if heading else []), *(vars(row).values() for row in rows)])  # in the order of COLUMNS
 
 
 def _states(records: Sequence[CellRecord]) -> str:
     """Return what protects every field that is sent, by cell, and at the end what that comes to for each observer."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     columns = [column.name for column in fields(FieldState)]
-    writer.writerow(["cell", *columns])
-    for record in records:
-        rows = (*record.fields, *whole_protocol(record))
-        writer.writerows([record.cell, *(csv_cell(getattr(s, c)) for c in columns)] for s in rows)
-    return text.getvalue()
+    rows = [
+        [record.cell, *(getattr(state, column) for column in columns)]
+        for record in records
+        for state in (*record.fields, *whole_protocol(record))
+    ]
+    return csv_text([["cell", *columns], *rows])
+
+
+def csv_cell(value: Any) -> str:
+    """Return ``value`` for a CSV file: floats in full, nothing for what does not apply.
+
+    Text that a spreadsheet would take for a formula (it begins with = + - @, a tab or a line break) gets an apostrophe
+    in front, as spreadsheets themselves mark text.
+    """
+    if value is None or value != value:
+        return ""
+    if isinstance(value, str):
+        return f"'{value}" if value and value[0] in _FORMULA else str(value)
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")

@@ -256,20 +256,6 @@ def _demand(true: bool, name: str, value: Any) -> None:
         raise ValueError(f"{name} cannot be {shown(value)}")
 
 
-def csv_cell(value: Any) -> str:
-    """Return ``value`` for a CSV file: floats in full, nothing for what does not apply.
-
-    Text that a spreadsheet would take for a formula (it begins with = + - @, a tab or a line break) gets an apostrophe
-    in front, as spreadsheets themselves mark text.
-    """
-    if value is None or value != value:
-        return ""
-    if isinstance(value, str):
-        return f"'{value}" if value and value[0] in _FORMULA else str(value)
-    return repr(value) if isinstance(value, float) else str(value)
-
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 FIX = "the same run command computes it again"
 
 

@@ -10,7 +10,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.he.bfv import PARAMETERS, Bfv
 from fglaudit.he.ckks import PRODUCTS, SUMS, Ckks
 from fglaudit.he.fixed_point import WIDTHS, FixedPoint, pack, per_slot, unpack
-from fglaudit.he.keys import ClientKeys, Parameters, PublicContext, _from_bytes, _to_bytes, seal
+from fglaudit.he.keys import ClientKeys, Parameters, PublicContext, _from_bytes, seal, to_bytes
 from fglaudit.he.layout import Layout
 from fglaudit.he.packed_rows import PackedRows, seal_rows
 from fglaudit.sealing import sealed_tensor
@@ -53,7 +53,7 @@ def test_the_library_agrees_on_security_and_ciphertexts_have_the_counted_size(pa
     else:
         keys.public.encoder.encode([0.5] * parameters.slots, 2.0**90, plaintext)
     fresh = sum(len(keys.encrypted_bytes(plaintext)) for _ in range(20)) / 20
-    full = sum(len(_to_bytes(keys.encrypt(plaintext))) for _ in range(20)) / 20
+    full = sum(len(to_bytes(keys.encrypt(plaintext))) for _ in range(20)) / 20
     assert 0.985 * parameters.fresh_bytes < fresh < 1.005 * parameters.fresh_bytes
     assert 0.985 * parameters.full_bytes < full < 1.005 * parameters.full_bytes
 

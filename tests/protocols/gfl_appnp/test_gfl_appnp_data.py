@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from fglaudit.datasets import DatasetSpec
-from fglaudit.datasets.csbm_tasks import CsbmTask, balanced_connected, components, draw_task
+from fglaudit.datasets.csbm_tasks import CsbmTask, balanced_connected, draw_task
 from fglaudit.datasets.subcora_published import subcora_published
 from fglaudit.errors import FglauditError
-from fglaudit.graph import Graph, canonical_edges
+from fglaudit.graph import Graph, canonical_edges, components
 from fglaudit.partition import PartitionSpec
 from fglaudit.rng import derive
 
