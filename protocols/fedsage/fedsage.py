@@ -56,7 +56,7 @@ from fglaudit.payloads import (
 from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
 from fglaudit.protocols.fedsage.impaired_graphs import Impaired, Surfaces
 from fglaudit.protocols.fedsage.mended_graphs import mended
-from fglaudit.protocols.fedsage.neighbor_models import Asked, NeighborModels, combined
+from fglaudit.protocols.fedsage.neighbor_models import Asked, NeighborModels
 from fglaudit.rng import moved, split
 from fglaudit.structure import Generators, NoisyRows, Structure
 from fglaudit.view import Observer
@@ -158,18 +158,17 @@ class FedSage(FedAvgSage):
         models.train_locally(self.generator_epochs)
         for round in range(1, self.generator_rounds + 1):
             asked = models.asks(self.exchanged)
-            answers = [_answers(models, owner, asked[owner], channel, round) for owner in range(len(clients))]
-            models.step(combined(answers, models.generators))
+            models.step(torch.stack([_answer(models, k, asked[k], channel, round) for k in range(len(clients))]))
         rows, counts = models.missing(Surfaces.of(clients, device))
         return [_mended(client, rows[k], counts[k]) for k, client in enumerate(clients)]
 
 
-def _answers(models: NeighborModels, owner: int, asked: Asked, channel: Channel, round: int) -> Tensor:
-    """Have client ``owner`` send its generator to all others; return the gradients that they send back [J, D]."""
+def _answer(models: NeighborModels, owner: int, asked: Asked, channel: Channel, round: int) -> Tensor:
+    """Have client ``owner`` send its generator to all others; return the sum of the gradients that come back [D]."""
     holders = torch.tensor([k for k in range(len(models.x)) if k != owner], dtype=torch.long)
     own, size = torch.full_like(holders, owner), len(asked.counts)
     if not len(holders) or not size:
-        return models.generators[:0]
+        return torch.zeros_like(models.generators[owner])
     sent = models.generators[owner].expand(len(holders), -1)
     generator = send(channel, round, own, holders, NeighborGenerators(sent))
     payload = GeneratorInputs(asked.inputs.repeat(len(holders), 1), asked.counts.repeat(len(holders)))
@@ -179,7 +178,7 @@ def _answers(models: NeighborModels, owner: int, asked: Asked, channel: Channel,
     values, counts = inputs.values.view(len(holders), size, -1), inputs.counts.view(len(holders), size)
     answer = models.generator.gradients(generator.vector, values, counts, models.x[there], models.present[there])
     back = send(channel, round, holders, own, GeneratorGradients(answer))
-    return back.vector
+    return back.vector.sum(0)
 
 
 def _mended(client: ClientGraph, rows: Tensor, counts: Tensor) -> ClientGraph:

@@ -148,8 +148,3 @@ class NeighborModels:
 
     def _noise(self, like: Tensor) -> Tensor:
         return torch.randn(like.shape, generator=self._draws, device=like.device)
-
-
-def combined(gradients: Sequence[Tensor], like: Tensor) -> Tensor:
-    """Return sums [K, D] of the gradients that each client received, [J, D] or none, shaped as ``like`` [K, D]."""
-    return torch.stack([g.sum(0) if len(g) else torch.zeros_like(like[0]) for g in gradients])
