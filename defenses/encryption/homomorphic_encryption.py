@@ -33,7 +33,7 @@ from fglaudit.he.fixed_point import WIDTHS, FixedPoint
 from fglaudit.he.layout import Layout
 from fglaudit.he.row_sealer import Cost, RowSealer
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
-from fglaudit.payloads import Payload, payload_type
+from fglaudit.payloads import Payload, payload_types
 from fglaudit.privacy.strength import check_factor
 
 DEGREES = {"bfv": 4096, "ckks": 8192}
@@ -83,8 +83,7 @@ class HomomorphicEncryption(Defense):
             raise FglauditError(
                 f"fields of a slot have {', '.join(map(str, WIDTHS))} bits; got {self.bits}; use e.g. bits: 14"
             )
-        for name in self.on:
-            payload_type(name)
+        payload_types(self.on)
         for field in ("largest", "most_gigabytes"):
             if not getattr(self, field) > 0:
                 raise FglauditError(
@@ -98,7 +97,7 @@ class HomomorphicEncryption(Defense):
     def payloads(self, context: Context) -> tuple[type[Payload], ...]:
         """Return what is sealed."""
         if self.on:
-            return tuple(payload_type(name) for name in self.on)
+            return payload_types(self.on)
         return tuple(payload for payload in context.aggregates if self._refusal(payload, context) is None)
 
     def by_rows(self, aggregate: Aggregate) -> bool:
@@ -108,7 +107,7 @@ class HomomorphicEncryption(Defense):
     def unsupported(self, context: Context) -> str | None:
         if not self.on and self.payloads(context):
             return None
-        asked = [payload_type(name) for name in self.on] or [*context.aggregates, *context.readers]
+        asked = payload_types(self.on) or [*context.aggregates, *context.readers]
         reasons = [reason for payload in asked if (reason := self._refusal(payload, context)) is not None]
         if not asked:
             return f"{context.protocol}'s clients send the server nothing that it computes with"

@@ -30,7 +30,7 @@ from fglaudit.he.openfhe_process import missing
 from fglaudit.he.packed_rows import PackedRows
 from fglaudit.he.threshold_bfv import SLOT_BITS, WIDTHS, ThresholdBfv
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
-from fglaudit.payloads import SERVER, MessageBatch, Payload, payload_type
+from fglaudit.payloads import SERVER, MessageBatch, Payload, payload_types
 from fglaudit.privacy.strength import check_factor
 
 MOST_CLIENTS = 100
@@ -103,17 +103,16 @@ class ThresholdEncryption(Defense):
             raise FglauditError(
                 f"fields of a slot have {', '.join(map(str, WIDTHS))} bits; got {self.bits}; use e.g. bits: 14"
             )
-        for name in self.on:
-            payload_type(name)
+        payload_types(self.on)
 
     def payloads(self, context: Context) -> tuple[type[Payload], ...]:
         """Return what is sealed."""
         if self.on:
-            return tuple(payload_type(name) for name in self.on)
+            return payload_types(self.on)
         return tuple(payload for payload in context.aggregates if self._refusal(payload, context) is None)
 
     def unsupported(self, context: Context) -> str | None:
-        asked = [payload_type(name) for name in self.on] or [*context.aggregates, *context.readers]
+        asked = payload_types(self.on) or [*context.aggregates, *context.readers]
         if not asked:
             return f"{context.protocol}'s clients send the server nothing that it computes with"
         reasons = [reason for payload in asked if (reason := self._refusal(payload, context)) is not None]
