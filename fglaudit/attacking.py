@@ -146,8 +146,16 @@ def _widest(views: Sequence[View]) -> int:
 
 
 def unsuitable(attack: Attack, view: View) -> str | None:
-    """Return why ``attack`` cannot work on ``view``, or None."""
-    return _unreadable(attack, view) or _unsupported(attack, view)
+    """Return why ``attack`` cannot work on ``view``, or None.
+
+    Where nothing that it reads reaches the observer, that is the reason: what a protocol does not state of payloads
+    that it does not send is nobody's concern.
+    """
+    if (why := _unreadable(attack, view) or _unsupported(attack, view)) is None:
+        return None
+    kinds = [payload for payload in type(attack).consumes if payload.__name__ not in view.public.sealed]
+    unsent = [payload.__name__ for payload in kinds if next(iter(view.messages.of(payload)), None) is None]
+    return f"no {' or '.join(unsent)} reaches this observer" if unsent else why
 
 
 def _unsupported(attack: Attack, view: View) -> str | None:
