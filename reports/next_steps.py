@@ -25,7 +25,7 @@ def next_steps(run: Run, settings: Sequence[Setting], labels: Labels) -> list[st
     steps = [
         *_refuted(settings, labels),
         *_leaking(leaking, labels),
-        *_again(run),
+        *(_again(run) or _unmeasured(found)),
         *_seeds(found, settings),
         *_other_attacks(found),
         *_unexamined(settings),
@@ -50,6 +50,15 @@ def _leaking(leaking: Sequence[Answer], labels: Labels) -> list[str]:
     return [
         f"Do not deploy {few(which, 3, '; ')} where feature rows must stay with their owners: they leak to {who};"
         " the others are not thereby safe."
+    ]
+
+
+def _unmeasured(found: Sequence[Answer]) -> list[str]:
+    if not found or any(answer.leak is not None for answer in found):
+        return []
+    return [
+        "Attack with what reads the messages that are sent: nothing was measured here (fglaudit show PROTOCOL names"
+        " them, coverage.csv says why each attack did not apply)."
     ]
 
 

@@ -108,7 +108,7 @@ def _environment() -> Environment:
         "place": place,
         "percent_spread": numbers.percent_spread,
         "plural": numbers.plural,
-        "seed_list": numbers.seed_list,
+        "seeds_words": numbers.seeds_words,
         "interval": numbers.interval,
         "breakdown": breakdown,
         "extras": extras,

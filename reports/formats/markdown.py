@@ -67,9 +67,8 @@ def _notes(warnings: Sequence[str]) -> list[str]:
 def _who_learns_what(verdict: RunVerdict) -> list[str]:
     lines = ["**Who learns what?**", ""]
     for item in verdict.observers:
-        lines.append(
-            f"- {escape(observer_label(item.observer))}: **{escape(item.headline)}** {escape(item.detail)}".rstrip()
-        )
+        who = f"{escape(observer_label(item.observer))}, {item.word.value}"
+        lines.append(f"- {who}: **{escape(item.headline)}** {escape(item.detail)}".rstrip())
         if item.lowest:
             lines.append(f"  Least against this observer: {escape(item.lowest)}")
     if not verdict.observers:
