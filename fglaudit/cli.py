@@ -58,7 +58,6 @@ app = typer.Typer(
     ),
     epilog="Exit codes: 0 done, 1 cells failed, 2 input to be fixed, 3 a guarantee refuted, 4 a gate broken.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_show_locals=False,
 )
 for panel, commands in PANELS.items():

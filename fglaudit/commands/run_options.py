@@ -11,7 +11,17 @@ from fglaudit.commands.options import given_path
 
 MACHINES = "Processes and machines"
 
-SuiteArgument = Annotated[str, typer.Argument(help="Embedded suite (fglaudit list suites) or a YAML file.")]
+
+def _suites(incomplete: str) -> list[str]:
+    """Return the embedded suites that begin so; a shell adds files where there is none."""
+    from fglaudit.suite.embedded import embedded
+
+    return [name for name in embedded() if name.startswith(incomplete)]
+
+
+SuiteArgument = Annotated[
+    str, typer.Argument(autocompletion=_suites, help="Embedded suite (fglaudit list suites) or a YAML file.")
+]
 OutOption = Annotated[
     Path | None, typer.Option(parser=given_path, metavar="PATH", help="Folder of the run; by default runs/NAME.")
 ]
