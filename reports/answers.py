@@ -186,7 +186,9 @@ def _why_open(leak: Leak) -> str:
         return f"the attacks here were not seen to work through this defense{_raised([leak])}"
     if leak.ahead:
         ahead, ends = decimal(leak.advantage), f"{decimal(leak.low)} to {decimal(leak.high)}"
-        return f"{leak.attack} gets ahead of a guess by {ahead}, which is not told from chance: the interval is {ends}"
+        alone = (leak.low or 0.0) > 0
+        chance = f"chance{' among so many attacks' if alone else ''}: the interval{' of it alone' if alone else ''} is"
+        return f"{leak.attack} gets ahead of a guess by {ahead}, which is not told from {chance} {ends}"
     return f"the interval reaches {against(leak.high, NEGLIGIBLE)}, above {NEGLIGIBLE:g}"
 
 

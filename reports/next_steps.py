@@ -14,7 +14,7 @@ from fglaudit.reports.leaks import FEATURES
 from fglaudit.reports.numbers import plural
 from fglaudit.reports.records import NOT_RUN, Run
 from fglaudit.reports.summary import Setting
-from fglaudit.reports.wording import observer_subject, public_seed
+from fglaudit.reports.wording import QUANTITY_NAMES, observer_subject, public_seed
 
 
 def next_steps(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
@@ -88,9 +88,11 @@ def _other_attacks(found: Sequence[Answer]) -> list[str]:
     unable = [leak for answer in open_ for leak in answer.leaks]
     steps = []
     if facts := not_allowed_for(unable):
+        about = [a.quantity for a in open_ if not_allowed_for(a.leaks)]
+        names = few(dict.fromkeys(QUANTITY_NAMES.get(quantity, quantity) for quantity in about))
         steps.append(
-            f"Attack with something that allows for what was done to messages ({few(facts)}): the attacks here do not"
-            " (fglaudit list attacks)."
+            f"Attack with something that allows for what was done to messages ({few(facts)}): the attacks here on"
+            f" {names} do not (fglaudit list attacks)."
         )
     if any(OTHERS in leak.unadapted for leak in unable):
         steps.append(

@@ -32,6 +32,8 @@ from fglaudit.reports.wording import (
 )
 from fglaudit.scoring.clusters import TOO_FEW
 
+MOST_COSTS = 8
+"""Sentences on accuracy that stand on the first screen; further ones are folded away, so that it has all answers."""
 NOTHING = "Nothing was measured for this observer."
 METHOD = (
     "Intervals take every client of every seed as one cluster: of rates by a beta-binomial law with correlation 0.5,"
@@ -111,7 +113,7 @@ def make_verdict(run: Run, settings: Sequence[Setting], labels: Labels) -> RunVe
         accuracy=tuple(cost_lines(settings, labels, again)),
         observers=tuple(_observer(observer, settings, labels, again) for observer in observers_of(settings)),
         certainty=(*_certainty(settings), *_epsilons_tested(run, settings)),
-        assurances=tuple(f"{'; '.join(dict.fromkeys(names))}: {text}" for text, names in statements.items()),
+        assurances=tuple(f"{few(dict.fromkeys(names), sep='; ')}: {text}" for text, names in statements.items()),
     )
 
 
@@ -168,7 +170,7 @@ def _observer(
         level, headline = "held", "No attack here succeeded. That is not a guarantee."
     sure = "; ".join(filter(None, (interval_words(worst), parties_words(worst))))
     ground = f"Attack {worst.attack}; {sure}; {labels.setting(where)}, on {place(where)}."
-    if worst.proven:
+    if worst.proven and "proven" not in headline:
         ground += f" {percent(worst.proven)} of the rows are proven to be determined, whatever the attack."
     strongest = [(s, leak) for s in settings for leak in s.strongest_by_quantity(observer).values()]
     best = [pair for pair in strongest if pair[1].quantity == worst.quantity]

@@ -90,7 +90,7 @@ class PlainProgress(Listener):
 
     def _left(self, now: float) -> str:
         """Return how long the rest takes if all of it is measured; nothing is known before a cell was."""
-        if not self.measured:
+        if not self.measured or self.done >= self.total:
             return ""
         return f", at most about {(now - self.begin) / self.measured * (self.total - self.done):.0f} s left"
 
