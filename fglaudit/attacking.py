@@ -23,12 +23,13 @@ from fglaudit.guarantees import Word
 from fglaudit.interfaces import SERVER_TRUSTED, Attack
 from fglaudit.nn.torch_settings import check_torch_settings
 from fglaudit.observers import ObserverSpec, expand
-from fglaudit.payloads import Ciphertexts
+from fglaudit.payloads import Ciphertexts, Payload
 from fglaudit.quantities import quantity
 from fglaudit.recording import Recording
 from fglaudit.scoring.output import Output
 from fglaudit.scoring.selftest import BlindViews, NoiseRuns, planted_flaw
 from fglaudit.structure import NotStatedError
+from fglaudit.structure.structure import BUILT_IN
 from fglaudit.tracebacks import keep, place
 from fglaudit.view import Observer, View
 
@@ -146,8 +147,23 @@ def _widest(views: Sequence[View]) -> int:
 
 
 def unsuitable(attack: Attack, view: View) -> str | None:
-    """Return why ``attack`` cannot work on ``view``, or None."""
-    return _unreadable(attack, view) or _unsupported(attack, view)
+    """Return why ``attack`` cannot work on ``view``, or None.
+
+    Where a payload that it needs does not reach the observer, that is the reason: what a protocol does not state of
+    payloads that it does not send is nobody's concern.
+    """
+    if why := _unreadable(attack, view):
+        return why
+    if (why := _unsupported(attack, view)) is None:
+        return None
+    lacking = [payload for payload in type(attack).consumes if not _reaches(view, payload)]
+    if not lacking and (about := next((kind.payloads for kind in BUILT_IN.values() if kind.missing() == why), ())):
+        lacking = [] if any(_reaches(view, payload) for payload in about) else list(about)
+    return f"no {' or '.join(payload.__name__ for payload in lacking)} reaches this observer" if lacking else why
+
+
+def _reaches(view: View, payload: type[Payload]) -> bool:
+    return next(iter(view.messages.of(payload)), None) is not None
 
 
 def _unsupported(attack: Attack, view: View) -> str | None:
@@ -161,7 +177,7 @@ def _unreadable(attack: Attack, view: View) -> str | None:
     if Ciphertexts in type(attack).also_reads:
         return None
     for payload in type(attack).consumes:
-        if payload.__name__ in view.public.sealed and next(iter(view.messages.of(payload)), None) is None:
+        if payload.__name__ in view.public.sealed and not _reaches(view, payload):
             return f"{view.observer.name} {SEALED} {payload.__name__}, and holds no key"
     return None
 

@@ -101,7 +101,7 @@ class Report:
         told = ", ".join(f"{value:.3f}" for value in accuracies if value is not None)
         return [
             f"{'; '.join(map(labels.setting, settings))} on {self.name}{f', accuracy {told}' if told else ''}",
-            *(f"{observer_label(one.observer)}: {one.headline}" for one in verdict.observers),
+            *(f"{observer_label(one.observer)}, {one.word.value}: {one.headline}" for one in verdict.observers),
             *(f"alarm: {alarm}" for alarm in verdict.alarms),
             *(f"note: {note}" for note in dict.fromkeys(note for record in self.records for note in record.notes)),
         ]

@@ -58,7 +58,6 @@ app = typer.Typer(
     ),
     epilog="Exit codes: 0 done, 1 cells failed, 2 input to be fixed, 3 a guarantee refuted, 4 a gate broken.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_show_locals=False,
 )
 for panel, commands in PANELS.items():
@@ -93,7 +92,13 @@ def _code(arguments: Sequence[str] | None, given: Sequence[str]) -> int | str | 
         OSError: what it printed could not be written.
     """
     try:
-        return int(app(args=arguments, prog_name="fglaudit", standalone_mode=False) or ExitCode.DONE)
+        code = int(app(args=arguments, prog_name="fglaudit", standalone_mode=False) or ExitCode.DONE)
+        if code == EXIT:  # what newer versions of typer make of an interruption
+            _say_stopped(given)
+        return code
+    except typer.Abort:  # older ones
+        _say_stopped(given)
+        return EXIT
     except FglauditError as error:
         _say(error, given)
     except USAGE as error:
@@ -125,6 +130,12 @@ def _unusable(error: OSError, given: Sequence[str]) -> int:
     path = shown(os.fsdecode(error.filename) if isinstance(error.filename, bytes | str) else error.filename)
     _say(FglauditError(f"files and folders must be usable; {path}: {reason(error)}; mend it, or name another"), given)
     return int(ExitCode.INPUT)
+
+
+def _say_stopped(given: Sequence[str]) -> None:
+    """Say that the command was interrupted; one that has said so itself ends by ``SystemExit``."""
+    again = shlex.join(["fglaudit", *given])
+    print(f"\nstopped; what was finished is kept; continue with: {again}", file=sys.stderr)
 
 
 def _say(error: FglauditError, arguments: Sequence[str]) -> None:

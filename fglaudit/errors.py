@@ -59,6 +59,11 @@ def with_article(kind: str) -> str:
     return f"{'an' if kind[:1] in 'aeiou' else 'a'} {kind}"
 
 
+def counted(number: int, noun: str, many: str = "") -> str:
+    """Return ``number`` with its ``noun``, in the plural (``many``, or with an s) unless there is one."""
+    return f"{number} {noun if number == 1 else many or noun + 's'}"
+
+
 def near_key(keys: Iterable[Any], known: str) -> str:
     """Return the one of ``keys`` that is ``known`` with a slip of the pen, or nothing."""
     texts = [key for key in keys if isinstance(key, str) and key != known]

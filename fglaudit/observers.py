@@ -11,9 +11,17 @@ from fglaudit.view import Observer
 
 @dataclass(frozen=True)
 class ObserverSpec:
-    """An observer as a suite writes it, before "client:each" is expanded. See :class:`fglaudit.view.Observer`."""
+    """An observer as a suite writes it, before "client:each" is expanded.
 
-    parties: tuple[str, ...] = ()  # "server", "client:3", "client:each", "wire"
+    >>> ObserverSpec(parties=("client:each",), auxiliary=0.1)
+
+    Attributes:
+        parties: "server", "client:3", "wire", or "client:each": every client in turn, pooled. Several collude.
+        topology, degrees, initial_weights, auxiliary, sensitive: what they know beforehand, see
+            :class:`fglaudit.view.Observer`.
+    """
+
+    parties: tuple[str, ...] = ()
     topology: bool = False
     degrees: bool | None = None
     initial_weights: bool = False
@@ -21,6 +29,10 @@ class ObserverSpec:
     sensitive: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        if isinstance(self.parties, str):  # it would be read letter by letter
+            raise FglauditError(
+                f"parties are a tuple; got the text {self.parties!r}; write ObserverSpec(parties=({self.parties!r},))"
+            )
         if (least := min(self.sensitive, default=0)) < 0:
             raise FglauditError(f"sensitive numbers columns of the features from 0; got {least}; correct it")
         if list(self.sensitive) != sorted(set(self.sensitive)):

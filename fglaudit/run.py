@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from fglaudit.datasets import DatasetSpec
-from fglaudit.errors import FglauditError
-from fglaudit.execution.display import LiveProgress, PlainProgress, say
+from fglaudit.errors import FglauditError, counted
+from fglaudit.execution.display import progress_on, say
 from fglaudit.execution.engines.engine import Engine, Listener, Running, failed
 from fglaudit.execution.engines.worker import Progress, Runner, Task
 from fglaudit.execution.folder.csv_files import GrowingFindings, write_findings
@@ -124,13 +123,14 @@ def run_suite(
             if told is not None:
                 told.say(f"note: {note}")
         if finished:
-            say(console, f"{len(finished)} of {len(store.mine)} cells are finished already in {directory}")
+            done = f"{len(finished)} of {counted(len(store.mine), 'cell')} {'is' if len(finished) == 1 else 'are'}"
+            say(console, f"{done} finished already in {directory}")
         with store.locked():
             started = bool(finished) if shard is None else any((directory / "cells").glob("*.json"))
             key = secret_key(directory, started=started) if secret else b""
         tasks = [_task(store, name, suite.name, directory, device, key) for name in store.mine if name not in finished]
         claims = None if shard is None else Claims(directory)
-        display = _display(console, len(store.mine), len(finished))
+        display = progress_on(console, len(store.mine), len(finished))
         try:
             said = partial(say, console) if verbose else None
             table = GrowingFindings(directory, finished.values()) if shard is None else None
@@ -168,11 +168,6 @@ def _fitting(tasks: Sequence[Task], too_large: Mapping[DatasetSpec, str], record
             recorder.started(task)
             recorder.finished(task, failed(task, why))
     return [task for task in tasks if task.cell.dataset not in too_large]
-
-
-def _display(console: Console, total: int, done: int) -> Any:
-    chosen = LiveProgress if console.is_terminal else PlainProgress
-    return chosen(console, total, done)
 
 
 def write_outputs(directory: Path) -> Run:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
 
@@ -11,7 +10,7 @@ from fglaudit.empirical.fields.states import NOT_SENT, PROTOCOL, sees
 from fglaudit.finding import UNSTATED, Status
 from fglaudit.guarantees import FieldState, Word
 from fglaudit.reports.labels import Labels, place
-from fglaudit.reports.numbers import plural, seed_list
+from fglaudit.reports.numbers import plural, seeds_words
 from fglaudit.reports.records import NOT_RUN, Run
 from fglaudit.reports.summary import Setting
 from fglaudit.reports.wording import assurance, observer_label
@@ -67,35 +66,42 @@ def _broken(run: Run) -> list[str]:
 
 
 def _lost(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
-    statuses = Counter(finding.status for record in run.cells for finding in record.findings)
     lines = []
     if run.missing:
         have = "has" if len(run.missing) == 1 else "have"
-        named = few(list(dict.fromkeys(filter(None, map(_not_run(settings, labels).get, run.missing)))), sep="; ")
+        named = few(_not_run(settings, labels), sep="; ")
         lines.append(
             f"{plural(len(run.missing), 'planned cell')} of the suite {have} no record{': ' * bool(named)}{named}."
         )
-    lines += [
-        f"{item.file} cannot be read ({item.reason}); what it held is not in this report." for item in run.unreadable
-    ]
-    not_run = sum(finding.reason == NOT_RUN for record in run.cells for finding in record.findings)
-    if failed := statuses[Status.FAILED] - not_run:
+    if run.unreadable:
+        first, more = run.unreadable[0], len(run.unreadable) - 1
+        others = f" and {plural(more, 'other file')}" if more else ""
+        lines.append(
+            f"{first.file}{others} cannot be read ({first.reason}); what {'they' if more else 'it'} held is not in this"
+            " report."
+        )
+    told = {*run.missing, *(item.file.removeprefix("cells/").removesuffix(".json") for item in run.unreadable)}
+    rows = [finding for record in run.cells if record.cell not in told for finding in record.findings]
+    if failed := sum(finding.status is Status.FAILED for finding in rows):
         lines.append(f"{plural(failed, 'finding')} failed: nothing is known about the leakage there.")
     every = sorted({seed for setting in settings for seed in setting.seeds})
+    without: dict[tuple[int, ...], list[str]] = {}
     for setting in settings:
-        if absent := [seed for seed in every if seed not in setting.seeds]:
-            lines.append(f"{labels.setting(setting)} on {place(setting)} has no result for seed {seed_list(absent)}.")
+        if absent := tuple(seed for seed in every if seed not in setting.seeds):
+            without.setdefault(absent, []).append(f"{labels.setting(setting)}{labels.where(setting)}")
+    for absent, names in without.items():
+        lines.append(f"No result for {seeds_words(absent)}: {few(names, sep='; ')}.")
     return lines
 
 
-def _not_run(settings: Sequence[Setting], labels: Labels) -> dict[str, str]:
-    """Return where each cell stands that was planned and has not run, by its hash."""
-    return {
-        record.cell: f"{labels.setting(setting)} on {place(setting)}, seed {record.findings[0].seed}"
-        for setting in settings
-        for record in setting.records
-        if record.findings and record.findings[0].reason == NOT_RUN
-    }
+def _not_run(settings: Sequence[Setting], labels: Labels) -> list[str]:
+    """Return the settings with cells that were planned and have not run, each once with the seeds of those."""
+    found = []
+    for setting in settings:
+        first_rows = (record.findings[0] for record in setting.records)
+        if seeds := sorted(row.seed for row in first_rows if row.reason == NOT_RUN):
+            found.append(f"{labels.setting(setting)}{labels.where(setting)}, {seeds_words(seeds)}")
+    return found
 
 
 def _open_fields(setting: Setting) -> list[FieldState]:
@@ -184,4 +190,5 @@ def _who(observer: str) -> str:
 def few(names: Iterable[str], most: int = 5, sep: str = ", ") -> str:
     """Return the first names, and how many more there are."""
     listed = list(names)
-    return sep.join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
+    more = f"{';' if ';' in sep else ''} and {len(listed) - most} more" if len(listed) > most else ""
+    return sep.join(listed[:most]) + more

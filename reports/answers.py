@@ -13,7 +13,7 @@ from enum import StrEnum
 from fglaudit.finding import OTHERS, RAISED, UNSTATED, Status
 from fglaudit.reports.alarms import unchecked, unknown_payloads, unstated_fields
 from fglaudit.reports.leaks import FEATURES, NEGLIGIBLE, Leak, Parties, reach, says_most
-from fglaudit.reports.numbers import count, decimal, plural
+from fglaudit.reports.numbers import against, count, decimal, plural
 from fglaudit.reports.summary import Setting
 from fglaudit.scoring.clusters import TOO_FEW
 
@@ -120,12 +120,13 @@ def not_all(setting: Setting, observer: tuple[str, str]) -> str:
 
 
 def _lost(tried: Sequence[Leak]) -> str:
-    """Say which of the attacks gave nothing because something went wrong; empty if none."""
-    failed, broken = (sum(leak.count(status) for leak in tried) for status in (Status.FAILED, Status.BROKEN_ATTACK))
+    """Say which of the attacks gave nothing because something went wrong, or has not run yet; empty if none."""
+    unrun, failed, broken = (sum(numbers) for numbers in zip(*(leak.failures.values() for leak in tried), strict=True))
     return " and ".join(
         filter(
             None,
             (
+                f"{plural(unrun, 'row')} not run yet" if unrun else "",
                 f"{plural(failed, 'row')} failed" if failed else "",
                 f"{plural(broken, 'row')} from attacks that failed their self-test" if broken else "",
             ),
@@ -185,8 +186,10 @@ def _why_open(leak: Leak) -> str:
         return f"the attacks here were not seen to work through this defense{_raised([leak])}"
     if leak.ahead:
         ahead, ends = decimal(leak.advantage), f"{decimal(leak.low)} to {decimal(leak.high)}"
-        return f"{leak.attack} gets ahead of a guess by {ahead}, which is not told from chance: the interval is {ends}"
-    return f"the interval reaches {decimal(leak.high)}, above {NEGLIGIBLE:g}"
+        alone = (leak.low or 0.0) > 0
+        chance = f"chance{' among so many attacks' if alone else ''}: the interval{' of it alone' if alone else ''} is"
+        return f"{leak.attack} gets ahead of a guess by {ahead}, which is not told from {chance} {ends}"
+    return f"the interval reaches {against(leak.high, NEGLIGIBLE)}, above {NEGLIGIBLE:g}"
 
 
 def _shortage(needs: Parties, leak: Leak, purpose: str = "") -> str:

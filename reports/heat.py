@@ -104,9 +104,9 @@ def _notes(main: Answer, mine: Sequence[Answer]) -> list[str]:
         if leak.worst_client is not None:
             notes.append(f"worst client: advantage {decimal(leak.worst_client)}")
     tried = [each for answer in mine for each in answer.leaks]
-    for status in (Status.FAILED, Status.BROKEN_ATTACK):
-        if number := sum(each.count(status) for each in tried):
-            notes.append(f"{number} {status.value.replace('-attack', '')}")
+    for word in ("not run", "failed", "broken"):
+        if number := sum(each.failures[word] for each in tried):
+            notes.append(f"{number} {word}")
     if leak is not None and (idle := sum(each.status is Status.NOT_APPLICABLE for each in tried)):
         notes.append(f"{idle} of {plural(len(tried), 'attack')} not applicable")
     return notes

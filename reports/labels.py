@@ -15,9 +15,11 @@ class Labels:
 
     Attributes:
         varying: by (kind, plugin name), the fields that take several values in this run.
+        several_places: whether there is more than one data set and partition.
     """
 
     varying: dict[tuple[str, str], tuple[str, ...]]
+    several_places: bool
 
     @staticmethod
     def of(settings: Sequence[Setting]) -> Labels:
@@ -28,7 +30,8 @@ class Labels:
                 for field, value in _fields(setting, kind).items():
                     fields.setdefault(field, set()).add(_plain(value))
         return Labels(
-            {key: tuple(f for f, values in fields.items() if len(values) > 1) for key, fields in seen.items()}
+            {key: tuple(f for f, values in fields.items() if len(values) > 1) for key, fields in seen.items()},
+            len(set(map(place, settings))) > 1,
         )
 
     def protocol(self, setting: Setting) -> str:
@@ -44,6 +47,10 @@ class Labels:
     def setting(self, setting: Setting) -> str:
         """Protocol and defense."""
         return f"{self.protocol(setting)}, {self.defense(setting)}"
+
+    def where(self, setting: Setting) -> str:
+        """ " on PLACE" where a run has several of these; else nothing, as the head of a report names it."""
+        return f" on {place(setting)}" if self.several_places else ""
 
     def _short(self, setting: Setting, kind: str, name: str) -> str:
         fields = _fields(setting, kind)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from operator import le
 
+from fglaudit.execution.folder.stored_run import NOT_RUN
 from fglaudit.finding import Finding, Status
 from fglaudit.quantities.base import UNINFORMATIVE
 from fglaudit.reports.attack_quantity import FEATURES as FEATURES
@@ -102,6 +103,14 @@ class Leak:
 
     def count(self, status: Status) -> int:
         return self._statuses[status]
+
+    @cached_property
+    def failures(self) -> dict[str, int]:
+        """How many findings give nothing because something went wrong, by a word for what; those of cells that have
+        not run yet are stored as failed."""
+        unrun = sum(finding.reason == NOT_RUN for finding in self.findings)
+        broken = self.count(Status.BROKEN_ATTACK)
+        return {"not run": unrun, "failed": self.count(Status.FAILED) - unrun, "broken": broken}
 
     @cached_property
     def status(self) -> Status:

@@ -14,7 +14,7 @@ from fglaudit.reports.leaks import FEATURES
 from fglaudit.reports.numbers import plural
 from fglaudit.reports.records import NOT_RUN, Run
 from fglaudit.reports.summary import Setting
-from fglaudit.reports.wording import observer_subject, public_seed
+from fglaudit.reports.wording import QUANTITY_NAMES, observer_subject, public_seed
 
 
 def next_steps(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
@@ -25,7 +25,7 @@ def next_steps(run: Run, settings: Sequence[Setting], labels: Labels) -> list[st
     steps = [
         *_refuted(settings, labels),
         *_leaking(leaking, labels),
-        *_again(run),
+        *(_again(run) or _unmeasured(found)),
         *_seeds(found, settings),
         *_other_attacks(found),
         *_unexamined(settings),
@@ -50,6 +50,15 @@ def _leaking(leaking: Sequence[Answer], labels: Labels) -> list[str]:
     return [
         f"Do not deploy {few(which, 3, '; ')} where feature rows must stay with their owners: they leak to {who};"
         " the others are not thereby safe."
+    ]
+
+
+def _unmeasured(found: Sequence[Answer]) -> list[str]:
+    if not found or any(answer.leak is not None for answer in found):
+        return []
+    return [
+        "Attack with what reads the messages that are sent: nothing was measured here (fglaudit show PROTOCOL names"
+        " them, coverage.csv says why each attack did not apply)."
     ]
 
 
@@ -79,9 +88,11 @@ def _other_attacks(found: Sequence[Answer]) -> list[str]:
     unable = [leak for answer in open_ for leak in answer.leaks]
     steps = []
     if facts := not_allowed_for(unable):
+        about = [a.quantity for a in open_ if not_allowed_for(a.leaks)]
+        names = few(dict.fromkeys(QUANTITY_NAMES.get(quantity, quantity) for quantity in about))
         steps.append(
-            f"Attack with something that allows for what was done to messages ({few(facts)}): the attacks here do not"
-            " (fglaudit list attacks)."
+            f"Attack with something that allows for what was done to messages ({few(facts)}): the attacks here on"
+            f" {names} do not (fglaudit list attacks)."
         )
     if any(OTHERS in leak.unadapted for leak in unable):
         steps.append(

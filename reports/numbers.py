@@ -35,8 +35,34 @@ def percent_spread(values: Sequence[float], spread: float | None) -> str:
     return f"{average}{THIN}%" if spread is None else f"{average} ± {100 * spread:.1f}{THIN}%"
 
 
-def seed_list(seeds: Sequence[int]) -> str:
-    """Return ascending ``seeds`` in words: three and more that follow one another as "0 to 9"; "none" without any."""
+def signed(value: float, digits: int = 1) -> str:
+    """``value`` with its sign, also where that is a plus."""
+    return f"{value:+.{digits}f}".replace("-", MINUS)
+
+
+def against(value: float | None, limit: float, form: str = ".3f") -> str:
+    """``value`` beside a ``limit``, with as many digits as show on which side of it the value lies.
+
+    Args:
+        form: with the fewest digits, e.g. ".3f" or ".4g".
+    """
+    if value is None:
+        return MISSING
+    for digits in range(int(form[1:-1]), 18):
+        text = f"{value:.{digits}{form[-1]}}"
+        if (float(text) > limit, float(text) < limit) == (value > limit, value < limit):
+            break
+    sign = MINUS if float(text) < 0 else ""
+    return f"{sign}{text.removeprefix('-')}"
+
+
+def seeds_words(seeds: Sequence[int]) -> str:
+    """Return ascending ``seeds`` in words: "seed 0", "seeds 0, 1"; three and more that follow one another as "seeds 0
+    to 9"; "no seed" without any."""
+    return f"{'seed' if len(seeds) == 1 else 'seeds'} {_seed_list(seeds)}" if seeds else "no seed"
+
+
+def _seed_list(seeds: Sequence[int]) -> str:
     runs: list[list[int]] = []
     for seed in seeds:
         if runs and seed == runs[-1][-1] + 1:
@@ -44,7 +70,7 @@ def seed_list(seeds: Sequence[int]) -> str:
         else:
             runs.append([seed])
     parts = (f"{r[0]} to {r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs)
-    return ", ".join(parts) or "none"
+    return ", ".join(parts)
 
 
 def decimal(value: float | None, digits: int = 3) -> str:

@@ -16,7 +16,7 @@ from fglaudit.reports.choosing.cost import cost_lines
 from fglaudit.reports.choosing.fell_behind import fell_behind
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import FEATURES, MEAN, NEGLIGIBLE, ONE_CLIENT, Leak, mean, says_most, sd
-from fglaudit.reports.numbers import decimal, percent, percent_spread, plural
+from fglaudit.reports.numbers import against, decimal, percent, percent_spread, plural
 from fglaudit.reports.records import NOT_RUN, Run
 from fglaudit.reports.summary import Setting, tested_epsilons
 from fglaudit.reports.terms import terms_used
@@ -26,13 +26,14 @@ from fglaudit.reports.wording import (
     assurance,
     deed,
     interval_words,
-    observer_subject,
     parties_words,
     public_seed,
     shortage_words,
 )
 from fglaudit.scoring.clusters import TOO_FEW
 
+MOST_COSTS = 8
+"""Sentences on accuracy that stand on the first screen; further ones are folded away, so that it has all answers."""
 NOTHING = "Nothing was measured for this observer."
 METHOD = (
     "Intervals take every client of every seed as one cluster: of rates by a beta-binomial law with correlation 0.5,"
@@ -49,6 +50,7 @@ class ObserverVerdict:
         level: "leak" (corrected for the number of attacks, or proven) | "held" (every attack that could show a leak has
             an upper end of 0.02 at most) | "unknown" (nothing, not everything or too little was measured).
         word: the same in the words of the answers.
+        headline: what it got, or why nothing is shown: a sentence that stands beside the observer's name and the word.
         lowest: the setting in which this observer's strongest attack got least, with the words that it was chosen on
             the very seeds that are shown.
     """
@@ -111,7 +113,7 @@ def make_verdict(run: Run, settings: Sequence[Setting], labels: Labels) -> RunVe
         accuracy=tuple(cost_lines(settings, labels, again)),
         observers=tuple(_observer(observer, settings, labels, again) for observer in observers_of(settings)),
         certainty=(*_certainty(settings), *_epsilons_tested(run, settings)),
-        assurances=tuple(f"{'; '.join(dict.fromkeys(names))}: {text}" for text, names in statements.items()),
+        assurances=tuple(f"{few(dict.fromkeys(names), sep='; ')}: {text}" for text, names in statements.items()),
     )
 
 
@@ -147,10 +149,10 @@ def _observer(
     unable, why = _unable(observer, settings, labels)
     if leaks:
         where, worst = max(_about(leaks), key=lambda pair: says_most(pair[1]))
-        level, headline, why = "leak", _leak_headline(observer, worst), ""
+        level, headline, why = "leak", _leak_headline(worst), ""
     elif ahead and (_about(ahead)[0][1].quantity == FEATURES or unable != FEATURES):
         where, worst = max(_about(ahead), key=lambda pair: says_most(pair[1]))
-        level, headline = "unknown", _ahead_headline(observer, worst)
+        level, headline = "unknown", _ahead_headline(worst)
     elif unable:
         where, worst = max(_about([pair for pair in measured if pair[1].quantity == unable]), key=_exposure)
         level, headline, why = "unknown", why, ""
@@ -162,19 +164,18 @@ def _observer(
         level, headline = "unknown", "No working attack here succeeded, but not every attack worked."
     elif doubts := [why for s in settings if (why := not_all(s, observer))]:
         where, worst = max(_about(measured), key=_exposure)
-        level, headline = "unknown", f"Not shown: {doubts[0]}."
+        level, headline = "unknown", f"{_sentence(doubts[0])}."
     else:
         where, worst = max(_about(measured), key=_exposure)
         level, headline = "held", "No attack here succeeded. That is not a guarantee."
     sure = "; ".join(filter(None, (interval_words(worst), parties_words(worst))))
     ground = f"Attack {worst.attack}; {sure}; {labels.setting(where)}, on {place(where)}."
-    if worst.proven:
+    if worst.proven and "proven" not in headline:
         ground += f" {percent(worst.proven)} of the rows are proven to be determined, whatever the attack."
     strongest = [(s, leak) for s in settings for leak in s.strongest_by_quantity(observer).values()]
     best = [pair for pair in strongest if pair[1].quantity == worst.quantity]
     detail = " ".join(filter(None, (ground, why, _also(leaks, worst, labels), doubt)))
-    somewhere = f" on {place(where)}" if len({place(s) for s in settings}) > 1 else ""
-    where_and_sure = f"{labels.setting(where)}{somewhere}; {interval_words(worst)}"
+    where_and_sure = f"{labels.setting(where)}{labels.where(where)}; {interval_words(worst)}"
     return ObserverVerdict(observer, level, headline, detail, _lowest(best, worst, labels, again), where_and_sure)
 
 
@@ -190,25 +191,23 @@ def _about(pairs: Sequence[tuple[Setting, Leak]]) -> list[tuple[Setting, Leak]]:
     return [pair for pair in pairs if pair[1].quantity == about]
 
 
-def _leak_headline(observer: tuple[str, str], leak: Leak) -> str:
-    who = observer_subject(observer)
+def _leak_headline(leak: Leak) -> str:
     if MEAN in leak.grounds:
-        return f"{who} {_gets(leak)}."
+        return f"{_sentence(_gets(leak))}."
     if ONE_CLIENT in leak.grounds:
-        at_one = f"At one client the advantage is {decimal(leak.worst_client)}"
-        return f"{at_one}; over all of them {_lower(who)} {_gets(leak)}."
-    return f"{percent(leak.proven)} of the feature rows are proven to be determined by what {_lower(who)} has."
+        return f"At one client the advantage is {decimal(leak.worst_client)}; over all of them it {_gets(leak)}."
+    return f"{percent(leak.proven)} of the feature rows are proven to be determined by what it has."
 
 
 def _gets(leak: Leak) -> str:
     return f"gets {achieved(leak)}" if leak.quantity == FEATURES else deed(leak)
 
 
-def _lower(text: str) -> str:
-    return text[:1].lower() + text[1:]
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
-def _ahead_headline(observer: tuple[str, str], leak: Leak) -> str:
+def _ahead_headline(leak: Leak) -> str:
     few = leak.for_an_interval
     if few is None:
         why = "chance is not ruled out" if leak.estimate.shown else f"{TOO_FEW} to tell that from chance"
@@ -216,14 +215,14 @@ def _ahead_headline(observer: tuple[str, str], leak: Leak) -> str:
         more = few.more(len(leak.scored))
         would = f"{plural(more, 'more seed')} would do" if more else "further seeds bring no further clients"
         why = f"{TOO_FEW} to tell that from chance ({few.has} clients x seeds, {few.need} needed; {would})"
-    return f"Undecided: {_lower(observer_subject(observer))} {deed(leak)}; {why}."
+    return f"{_sentence(deed(leak))}; {why}."
 
 
 def _open_headline(leak: Leak) -> str:
     if few := shortage_words(leak):
-        return f"Not shown: {TOO_FEW}. No attack here succeeded on {few}."
-    reach = f"{leak.attack} may get up to {decimal(leak.high)} of the way from a guess to everything"
-    return f"Undecided: no attack here is ahead of a guess by more than {NEGLIGIBLE:g}, but {reach}."
+        return f"{_sentence(TOO_FEW)}: no attack here succeeded on {few}."
+    reach = f"{leak.attack} may get up to {against(leak.high, NEGLIGIBLE)} of the way from a guess to everything"
+    return f"No attack here is ahead of a guess by more than {NEGLIGIBLE:g}, but {reach}."
 
 
 def _unable(observer: tuple[str, str], settings: Sequence[Setting], labels: Labels) -> tuple[str, str]:
@@ -242,8 +241,8 @@ def _unable(observer: tuple[str, str], settings: Sequence[Setting], labels: Labe
                     else below_or_unseen(tried)
                 )
                 what = "" if quantity == FEATURES else f" on {QUANTITY_NAMES.get(quantity, quantity)}"
-                words = f"with {labels.setting(setting)} the attacks here{what} {why}. That is no sign of protection."
-                found.setdefault(quantity, f"Not shown: {words}")
+                words = f"With {labels.setting(setting)} the attacks here{what} {why}. That is no sign of protection."
+                found.setdefault(quantity, words)
     first = FEATURES if FEATURES in found else next(iter(found), "")
     return first, found.get(first, "")
 

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 import fglaudit
 from fglaudit import auditing
@@ -48,6 +49,16 @@ def test_the_same_graph_in_any_form_is_the_same_data_set() -> None:
     assert len(digests) == 1
     other = {**given, "x": 1 - given["x"]}
     assert content_digest(graph_from(other)[0]) not in digests
+
+
+def test_a_column_of_one_entry_per_node_is_what_it_holds() -> None:
+    """Labels of shape [N, 1], as several collections of graphs have them, were refused."""
+    given = arrays()
+    masks = {f"{name}_mask": np.arange(30) % 3 == i for i, name in enumerate(("train", "val", "test"))}
+    whole = {**given, **masks, "clients": np.arange(30) % 2}
+    columns = {key: value[:, None] if len(value) == 30 and key != "x" else value for key, value in whole.items()}
+    assert columns["y"].shape == columns["clients"].shape == columns["train_mask"].shape == (30, 1)
+    assert content_digest(graph_from(whole)[0]) == content_digest(graph_from(columns)[0])
 
 
 def test_features_in_double_precision_are_read_as_all_others_are() -> None:
@@ -126,7 +137,7 @@ def test_what_is_not_used_of_a_graph_is_said_and_undirected_edges_are_no_change(
     assert notes == (
         "not used of edges: 'weight'; every edge counts alike",
         "not used of nodes: 'train_mask'; what is read is x, y, clients",
-        "graph: 1 self-loops removed (protocols add their own)",
+        "graph: 1 self-loop removed (protocols add their own)",
     )
     given = {**arrays(), "edge_weight": np.ones(3), "train": np.ones(30)}
     notes = graph_from(given)[1]
@@ -137,7 +148,7 @@ def test_a_printed_report_is_its_answers_and_notes() -> None:
     given = {**arrays(), "edge_weight": np.ones(3)}
     report = fglaudit.audit(given, protocol=FEDGCN, clients=2, observers=["client:0"], attacks=["row-space"])
     first, answer, *rest = repr(report).splitlines()
-    assert first.startswith("fedgcn") and answer.startswith("Client 0: ") and "%" in answer
+    assert first.startswith("fedgcn") and answer.startswith("Client 0, leaks: ") and "%" in answer
     assert any("edge_weight" in line for line in rest) and len(repr(report)) < 2000
     assert "edge_weight" in report._repr_html_()
 
@@ -215,7 +226,12 @@ def test_a_wrong_argument_is_named(changed: dict[str, Any], told: str) -> None:
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        (3, "a graph is"),
+        (3, "a graph is .* got int; give {'x': "),
+        ([arrays()], "got list; take one graph of it"),
+        (type("DGLHeteroGraph", (type("DGLGraph", (), {}),), {})(), r"torch\.stack\(g\.edges\(\)\)"),
+        (pd.DataFrame({"a": [1.0]}), r"got DataFrame; give {'x': nodes\[FEATURES\]\.to_numpy\(\)"),
+        (HeteroData(), r"data\.to_homogeneous\(\)"),
+        ({**arrays(), "y": np.eye(30, dtype=int)}, r"y\.argmax\(1\)"),
         ({"x": np.ones((3, 2)), "y": np.zeros(3, dtype=int)}, "edge_index"),
         ({**arrays(), "x": [[1.0], [1.0, 2.0]]}, "array of numbers"),
         ({**arrays(), "y": np.zeros(3, dtype=int)}, "one label per row"),

@@ -130,3 +130,11 @@ def test_an_unknown_name_is_answered_with_the_lists_of_known_ones() -> None:
 def test_fields_inside_a_field_of_a_drawn_data_set_are_shown() -> None:
     assert "in csbm: {...}" in explain("csbm") and "ones_per_row: float = 18.0" in explain("csbm")
     assert "in task: {...}" in explain("csbm-dnc") and "in task" not in explain("cora")
+
+
+@pytest.mark.parametrize("name", ["fglaudit", "fglaudit.datasets", "fglaudit.partition"])
+def test_names_that_are_imported_when_asked_for_are_listed(name: str) -> None:
+    """``help`` and the completion of shells and notebooks showed none of them. In a process that asked for none yet."""
+    listed = f"import {name} as module; print(sorted(set(module.__all__) - set(dir(module))))"
+    done = subprocess.run([sys.executable, "-c", listed], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

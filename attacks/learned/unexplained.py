@@ -6,12 +6,23 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from fglaudit.adversary.modelled import MULTI_BIT
 from fglaudit.attacks.learned.cleaning import first_batches, first_messages
 from fglaudit.attacks.learned.entries import entries, float_fields, with_rows
 from fglaudit.attacks.learned.probes import made_up_graph
 from fglaudit.errors import FglauditError
-from fglaudit.facts import K_ARY, Additive, Correlated, Fact, Foreign, Masked, Memoised, Randomised, is_built_in, on
+from fglaudit.facts import (
+    K_ARY,
+    MULTI_BIT,
+    Additive,
+    Correlated,
+    Fact,
+    Foreign,
+    Masked,
+    Memoised,
+    Randomised,
+    is_built_in,
+    on,
+)
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.rng import derive, split
 from fglaudit.view import Released, View

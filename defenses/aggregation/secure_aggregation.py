@@ -38,7 +38,7 @@ from fglaudit.context import Aggregate, Context
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Absent, Fact, Sealed
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
-from fglaudit.payloads import MessageBatch, Payload, payload_type
+from fglaudit.payloads import MessageBatch, Payload, payload_types
 from fglaudit.sealing import SealedTensor, sealed_tensor
 from fglaudit.secagg.fixed_point import WORDS, ModularFixedPoint
 from fglaudit.secagg.rows import MaskedRows
@@ -303,10 +303,9 @@ class SecureAggregation(Defense):
     bits: int = 32
 
     def __post_init__(self) -> None:
+        payload_types(self.on)
         if not self.on or len(set(self.on)) < len(self.on):
             raise FglauditError(f"on names payloads, each once; got {list(self.on)}; name e.g. NeighborSums")
-        for name in self.on:
-            payload_type(name)
         if not (self.range > 0 and math.isfinite(self.range)):
             raise FglauditError(f"range must be positive; got {self.range:g}; use e.g. range: 16")
         if not 0.5 < self.threshold <= 1:

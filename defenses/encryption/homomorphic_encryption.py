@@ -39,7 +39,7 @@ from fglaudit.he.fixed_point import WIDTHS, FixedPoint
 from fglaudit.he.layout import Layout
 from fglaudit.he.row_sealer import Cost, RowSealer
 from fglaudit.interfaces import DefenseSession, Guarantee
-from fglaudit.payloads import Payload, payload_type
+from fglaudit.payloads import Payload, payload_types
 
 DEGREES = {"bfv": 4096, "ckks": 8192}
 """Polynomial degrees by scheme, where none is given."""
@@ -87,8 +87,7 @@ class HomomorphicEncryption(PackedDefense):
             raise FglauditError(
                 f"fields of a slot have {', '.join(map(str, WIDTHS))} bits; got {self.bits}; use e.g. bits: 14"
             )
-        for name in self.on:
-            payload_type(name)
+        payload_types(self.on)
         for field in ("largest", "most_gigabytes"):
             if not getattr(self, field) > 0:
                 raise FglauditError(

@@ -19,7 +19,7 @@ from fglaudit.he.packed_rows import PackedRows, seal_rows
 from fglaudit.he.row_sealer import RowSealer
 from fglaudit.he.weighted_rows import WeightedRows
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
-from fglaudit.payloads import MessageBatch, Payload, payload_type
+from fglaudit.payloads import MessageBatch, Payload, payload_types
 from fglaudit.sealing import sealed_tensor
 
 _LARGEST_FLOODING = 8.0
@@ -61,11 +61,11 @@ class PackedDefense(Defense):
     def payloads(self, context: Context) -> tuple[type[Payload], ...]:
         """Return what is sealed."""
         if self.on:
-            return tuple(payload_type(name) for name in self.on)
+            return payload_types(self.on)
         return tuple(payload for payload in context.aggregates if self.refusal(payload, context) is None)
 
     def unsupported(self, context: Context) -> str | None:
-        asked = [payload_type(name) for name in self.on] or [*context.aggregates, *context.readers]
+        asked = payload_types(self.on) or [*context.aggregates, *context.readers]
         if not asked:
             return f"{context.protocol}'s clients send the server nothing that it computes with"
         reasons = [reason for payload in asked if (reason := self.refusal(payload, context)) is not None]

@@ -36,7 +36,7 @@ from fglaudit.he.openfhe_process import missing
 from fglaudit.he.packed_rows import PackedRows
 from fglaudit.he.threshold_bfv import SLOT_BITS, WIDTHS, ThresholdBfv
 from fglaudit.interfaces import DefenseSession, Guarantee
-from fglaudit.payloads import SERVER, MessageBatch, Payload, payload_type
+from fglaudit.payloads import SERVER, MessageBatch, Payload, payload_types
 
 MOST_CLIENTS = 100
 """Every client makes a partial decryption of every ciphertext, half a megabyte each."""
@@ -108,8 +108,7 @@ class ThresholdEncryption(PackedDefense):
             raise FglauditError(
                 f"fields of a slot have {', '.join(map(str, WIDTHS))} bits; got {self.bits}; use e.g. bits: 14"
             )
-        for name in self.on:
-            payload_type(name)
+        payload_types(self.on)
 
     def unsupported(self, context: Context) -> str | None:
         if (reason := super().unsupported(context)) is not None:

@@ -26,7 +26,7 @@ from fglaudit.defenses.noise.clips import features_of, not_bounded_by_clips
 from fglaudit.defenses.noise.noisy_messages import NoiseSession
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
-from fglaudit.payloads import MessageBatch, Payload, payload_type
+from fglaudit.payloads import MessageBatch, Payload, payload_types
 from fglaudit.privacy.accounting import Relation, compose_all, epsilon_of
 from fglaudit.privacy.mechanism import Mechanism, check_norm
 from fglaudit.privacy.strength import check_factor
@@ -106,8 +106,7 @@ class ClippedLaplace(Defense):
             raise FglauditError(f"delta of the accounted epsilon lies in [0, 1); got {self.delta:g}; 0 is pure")
         if not self.on:
             raise FglauditError("clipped-laplace needs at least one payload in on; got none; use on: [GlobalNodes]")
-        for name in self.on:
-            payload_type(name)
+        payload_types(self.on)
 
     def unsupported(self, context: Context) -> str | None:
         known = [release.payload.__name__ for release in context.releases]

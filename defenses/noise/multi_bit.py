@@ -32,7 +32,7 @@ from torch import Tensor
 from fglaudit.context import Context
 from fglaudit.defenses.noise.randomised_rows import LocalSession, nothing_sent
 from fglaudit.errors import FglauditError
-from fglaudit.facts import ROWS, Fact, Randomised
+from fglaudit.facts import MULTI_BIT, ROWS, Fact, Randomised
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.privacy.accounting import Relation, check_budget, compose, epsilon_of
 from fglaudit.privacy.strength import weaker_budget
@@ -86,7 +86,7 @@ class _Session(LocalSession):
     def facts(self) -> tuple[Fact, ...]:
         """Reports are ``center + step x`` -1, 0 or 1. ``offset + factor x`` a report has the true row as its mean, and
         ``std`` is the standard deviation of its entries: both follow from the rest."""
-        return (Randomised(ROWS, "multi-bit", tuple(self.reports.items())),)
+        return (Randomised(ROWS, MULTI_BIT, tuple(self.reports.items())),)
 
     def randomised(self, rows: Tensor, rng: torch.Generator) -> Tensor:
         """Return the reports [R, F]."""

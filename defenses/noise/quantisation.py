@@ -19,7 +19,7 @@ from fglaudit.context import Context
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Fact, Field, Rounded
 from fglaudit.interfaces import Defense, DefenseSession
-from fglaudit.payloads import SERVER, MessageBatch, Payload, payload_type
+from fglaudit.payloads import SERVER, MessageBatch, Payload, payload_types
 from fglaudit.privacy.strength import check_factor
 
 MOST_BITS = 16
@@ -27,7 +27,7 @@ MOST_BITS = 16
 
 class _Session(DefenseSession):
     def __init__(self, defense: Quantisation) -> None:
-        self.payloads = frozenset(payload_type(name) for name in defense.on)
+        self.payloads = frozenset(payload_types(defense.on))
         self.levels = 2**defense.bits
 
     def changes(self, payload: type[Payload]) -> bool:
@@ -75,10 +75,11 @@ class Quantisation(Defense):
     def __post_init__(self) -> None:
         if not 1 <= self.bits <= MOST_BITS:
             raise FglauditError(f"quantisation needs bits from 1 to {MOST_BITS}; got {self.bits}; change it")
-        for name in self.on:
-            if payload_type(name).ragged:
+        for payload in payload_types(self.on):
+            if payload.ragged:
                 raise FglauditError(
-                    f"quantisation works message by message; {name} has messages of several rows; leave it out"
+                    f"quantisation works message by message; {payload.__name__} has messages of several rows; leave it"
+                    " out"
                 )
 
     def unsupported(self, context: Context) -> str | None:

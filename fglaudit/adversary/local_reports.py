@@ -14,12 +14,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.modelled import MULTI_BIT, decides
+from fglaudit.adversary.modelled import decides
 from fglaudit.adversary.priors.expected_f1 import best_f1_bits
 from fglaudit.adversary.priors.feature_prior import FeaturePrior, feature_prior
 from fglaudit.adversary.public_rules import clip_of_rows, known_as_used, noise_of_rows, norm_bound, unused_columns
 from fglaudit.adversary.running.guests import guest
-from fglaudit.facts import ROWS, Additive, Fact, Randomised
+from fglaudit.facts import MULTI_BIT, ROWS, Additive, Fact, Randomised
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.view import View

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fglaudit.facts import (
     EDGES,
     GRADIENTS,
+    MULTI_BIT,
     ROWS,
     Additive,
     Clipped,
@@ -28,8 +29,6 @@ from fglaudit.payloads import Payload
 KNOWN_NOISE = ("gaussian", "laplace")
 """Distributions of noise that attacks know by more than their standard deviation."""
 _OF_GRADIENTS = (Additive, Clipped, Sampled, Scaled)
-MULTI_BIT = "multi-bit"
-"""Kind of :class:`fglaudit.facts.Randomised` rows that attacks know."""
 
 
 def about(fact: Fact, *payloads: type[Payload], field: str = "", direction: str | None = None) -> bool:

@@ -8,14 +8,16 @@ from typing import Annotated
 
 import typer
 
-from fglaudit.commands.options import DeviceOption
+from fglaudit.commands.options import DeviceOption, given_path
 from fglaudit.commands.output import console, end, results
 from fglaudit.execution.exit_code import troubles
 from fglaudit.interruption import interrupt
 
 
 def attack(
-    source: Annotated[Path, typer.Argument(metavar="RUN_OR_RECORDING", help="A run made with record: all.")],
+    source: Annotated[
+        Path, typer.Argument(parser=given_path, metavar="RUN_OR_RECORDING", help="A run made with record: all.")
+    ],
     observer: Annotated[
         list[str], typer.Option(help="server, client:0, client:each or wire; join with +: server+client:0.")
     ],

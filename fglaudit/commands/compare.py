@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
+from fglaudit.commands.options import given_path
 from fglaudit.errors import printable
 from fglaudit.interruption import interrupt
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="A", help="Folder of a run.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="Folder of another run.")],
+    first: Annotated[Path, typer.Argument(parser=given_path, metavar="A", help="Folder of a run.")],
+    second: Annotated[Path, typer.Argument(parser=given_path, metavar="B", help="Folder of another run.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Say what changed from run A to run B: better, worse or within noise, per observer and quantity."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fglaudit.commands.options import RootOption
+from fglaudit.commands.options import RootOption, given_path
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.interruption import interrupt
 
@@ -81,7 +81,7 @@ def data_facts(
 @data_app.command("fetch")
 def data_fetch(
     name: Annotated[str, typer.Argument(help="A public data set.")],
-    root: Annotated[Path, typer.Option(help="Folder to put the raw files into.")],
+    root: Annotated[Path, typer.Option(parser=given_path, metavar="PATH", help="Folder to put the raw files into.")],
 ) -> None:
     """Download the raw files of a public data set, the one command that uses the network."""
     from fglaudit.datasets import fetch

@@ -7,12 +7,18 @@ from typing import Annotated
 
 import typer
 
+from fglaudit.commands.options import given_path
+
 
 def gate(
-    directory: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")],
-    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="A YAML file; docs/gate.md has its keys.")],
+    directory: Annotated[Path, typer.Argument(parser=given_path, metavar="RUN", help="Folder of a run.")],
+    policy: Annotated[
+        Path, typer.Argument(parser=given_path, metavar="POLICY", help="A YAML file; docs/gate.md has its keys.")
+    ],
     json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
-    junit: Annotated[Path | None, typer.Option(help="Also write JUnit XML into this file.")] = None,
+    junit: Annotated[
+        Path | None, typer.Option(parser=given_path, metavar="PATH", help="Also write JUnit XML into this file.")
+    ] = None,
     github: Annotated[bool, typer.Option("--github", help="Also print annotations for GitHub Actions.")] = False,
 ) -> None:
     """Compare a run with a policy.

@@ -8,11 +8,13 @@ from typing import Annotated
 
 import typer
 
+from fglaudit.commands.options import given_path
+
 
 def new(
     kind: Annotated[str, typer.Argument(help="defense, attack or protocol.")],
     name: Annotated[str, typer.Argument(help="Of the plugin, e.g. my-defense.")],
-    folder: Annotated[Path, typer.Option(help="Where to write.")] = Path(),
+    folder: Annotated[Path, typer.Option(parser=given_path, metavar="PATH", help="Where to write.")] = Path(),
 ) -> None:
     """Write a plugin that runs as it is, and its test, to start from."""
     from fglaudit.scaffold import class_name, scaffold

@@ -9,8 +9,20 @@ import typer
 
 from fglaudit.errors import FglauditError
 
+
+def given_path(text: str | Path) -> Path:
+    """Return ``text`` as a path; an empty one, as a shell makes it of a variable that is not set, would be the working
+    folder."""
+    if not str(text):
+        raise typer.BadParameter("a path must not be empty; write . for the working folder")
+    return Path(text)
+
+
 RootOption = Annotated[
-    Path | None, typer.Option(help="Folder with raw data sets; else FGLAUDIT_DATA, else ../shared/data.")
+    Path | None,
+    typer.Option(
+        parser=given_path, metavar="PATH", help="Folder with raw data sets; else FGLAUDIT_DATA, else ../shared/data."
+    ),
 ]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fglaudit.commands.options import given_path
 from fglaudit.commands.output import end
 from fglaudit.execution.exit_code import ExitCode, troubles
 from fglaudit.interruption import interrupt
@@ -15,7 +16,9 @@ from fglaudit.interruption import interrupt
 INTO = "a report is written into the folder of its run: make it writable, or copy the run elsewhere"
 
 
-def report(directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run.")]) -> None:
+def report(
+    directory: Annotated[Path, typer.Argument(parser=given_path, metavar="DIR", help="Folder of a run.")],
+) -> None:
     """Write the tables, reports and figures of a run again, finished or not."""
     from fglaudit.execution.folder.run_folder import READ, run_folder
     from fglaudit.execution.folder.stored_run import failed_rows

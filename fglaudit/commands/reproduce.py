@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fglaudit.commands.options import DeviceOption, RootOption, refuse_less_than_one
+from fglaudit.commands.options import DeviceOption, RootOption, given_path, refuse_less_than_one
 from fglaudit.errors import FglauditError
 from fglaudit.files.user import is_folder
 from fglaudit.interruption import interrupt
@@ -22,7 +22,12 @@ def reproduce(
     device: DeviceOption = "auto",
     root: RootOption = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the measurements, runs/reproduce/TABLE; with --status its parent.")
+        Path | None,
+        typer.Option(
+            parser=given_path,
+            metavar="PATH",
+            help="Folder of the measurements, runs/reproduce/TABLE; with --status its parent.",
+        ),
     ] = None,
     status: Annotated[
         bool, typer.Option("--status", help="Measure nothing: which printed figures were measured, and which miss.")

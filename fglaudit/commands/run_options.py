@@ -7,10 +7,24 @@ from typing import Annotated
 
 import typer
 
+from fglaudit.commands.options import given_path
+
 MACHINES = "Processes and machines"
 
-SuiteArgument = Annotated[str, typer.Argument(help="Embedded suite (fglaudit list suites) or a YAML file.")]
-OutOption = Annotated[Path | None, typer.Option(help="Folder of the run; by default runs/NAME.")]
+
+def _suites(incomplete: str) -> list[str]:
+    """Return the embedded suites that begin so; a shell adds files where there is none."""
+    from fglaudit.suite.embedded import embedded
+
+    return [name for name in embedded() if name.startswith(incomplete)]
+
+
+SuiteArgument = Annotated[
+    str, typer.Argument(autocompletion=_suites, help="Embedded suite (fglaudit list suites) or a YAML file.")
+]
+OutOption = Annotated[
+    Path | None, typer.Option(parser=given_path, metavar="PATH", help="Folder of the run; by default runs/NAME.")
+]
 DatasetOption = Annotated[list[str] | None, typer.Option(help="Replace the suite's data sets (may be repeated).")]
 SeedsOption = Annotated[str | None, typer.Option(help="Replace the suite's seeds: 0,1,2 or 0-9.")]
 JobsOption = Annotated[
@@ -61,7 +75,10 @@ CellTimeoutOption = Annotated[
 ]
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing but what went wrong.")]
 VerboseOption = Annotated[bool, typer.Option("-v", "--verbose", help="Print every finding of a finished cell.")]
-LogOption = Annotated[Path | None, typer.Option(help="Append what happens to this file, with the time.")]
+LogOption = Annotated[
+    Path | None,
+    typer.Option(parser=given_path, metavar="PATH", help="Append what happens to this file, with the time."),
+]
 ShardOption = Annotated[
     str,
     typer.Option(

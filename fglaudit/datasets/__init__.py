@@ -43,3 +43,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    """Return the names to be used, also those that were not asked for yet: for ``help`` and completion."""
+    return sorted({*globals(), *__all__})

@@ -34,6 +34,18 @@ _ACCEPTED = (
 )
 
 
+_CONVERSIONS = {
+    "HeteroData": "take data.to_homogeneous(), which needs an x of one width and a y, or a mapping of one kind of node",
+    "DGLGraph": "give {'x': g.ndata['feat'], 'y': g.ndata['label'], 'edge_index': torch.stack(g.edges())}",
+    "DataFrame": (
+        "give {'x': nodes[FEATURES].to_numpy(), 'y': nodes[LABEL].to_numpy(), 'edge_index': edges[[SOURCE,"
+        " TARGET]].to_numpy().T} with nodes numbered 0, 1, ..., or write CSV files and take fglaudit import"
+    ),
+    "Dataset": "take one of its graphs: dataset[0]",
+    "list": "take one graph of it",
+    "tuple": "give {'x': ..., 'edge_index': ..., 'y': ...}",
+}
+"""What to do with graphs of other kinds, by the name of a class of theirs."""
 _NODE_ATTRIBUTES = ("x", "y", CLIENTS)
 
 
@@ -64,12 +76,18 @@ def graph_from(source: Any, name: str = "graph", split_index: int = 0) -> tuple[
         keys = getattr(source, "keys", ())  # a method of torch-geometric's Data, a list in its older versions
         unused = unused_notes(keys() if callable(keys) else keys)
     else:
-        raise FglauditError(f"a graph is {_ACCEPTED}; got {type(source).__name__}; convert it")
+        raise FglauditError(f"a graph is {_ACCEPTED}; got {type(source).__name__}; {_conversion(source)}")
     masks = {key: arrays.pop(key) for key in MASKS if key in arrays}
     arrays |= {key: mask[:, split_index] if mask.ndim == 2 else mask for key, mask in masks.items()}
     raw: RawGraph = checked(arrays, name)
     graph, notes = to_graph(raw, name, 0)
     return graph, (*unused, *notes, *scale_notes(graph.x))
+
+
+def _conversion(source: Any) -> str:
+    """Return how to make a graph of what is none yet."""
+    kinds = (_CONVERSIONS.get(kind.__name__) for kind in type(source).__mro__)
+    return next(filter(None, kinds), _CONVERSIONS["tuple"])
 
 
 def content_digest(graph: Graph) -> str:

@@ -21,6 +21,7 @@ from fglaudit.files.user import is_file, read_file, user_path
 REQUIRED, MASKS = ("x", "edge_index", "y"), ("train_mask", "val_mask", "test_mask")
 CLIENTS = "clients"
 KEYS = (*REQUIRED, *MASKS, CLIENTS)
+_PER_NODE = ("y", *MASKS, CLIENTS)
 _COUNTS = ("num_nodes", "batch", "ptr")
 """What torch-geometric keeps beside the data: nothing is lost with it."""
 UNEVEN = 0.8
@@ -53,7 +54,8 @@ def load_npz(path: str, sha256: str | None = None) -> RawGraph:
 
 
 def checked(arrays: Mapping[str, Array], where: str, names: Collection[str] | None = None) -> RawGraph:
-    """Return the graph of x [N, F], edge_index [2, E], y [N], perhaps clients [N] and, all or none, boolean masks [N].
+    """Return the graph of x [N, F], edge_index [2, E], y [N], perhaps clients [N] and, all or none, boolean masks [N];
+    what has one entry per node may also be a column [N, 1].
 
     Args:
         where: they are from, for messages.
@@ -69,9 +71,11 @@ def checked(arrays: Mapping[str, Array], where: str, names: Collection[str] | No
         f"{where} must hold x, edge_index and y; missing {missing}, found {found}",
         "add the missing arrays",
     )
-    x, edge_index, y = (arrays[name] for name in REQUIRED)
-    features = _features(x)
-    nodes = x.shape[0]
+    features = _features(arrays["x"])
+    nodes = len(features)
+    one = {name: value[:, 0] for name, value in arrays.items() if name in _PER_NODE and value.shape == (nodes, 1)}
+    arrays = {**arrays, **one}  # a column is what it holds
+    edge_index, y = arrays["edge_index"], arrays["y"]
     labels = _labels(y, nodes)
     masks = _masks(arrays, labels)
     return RawGraph(
@@ -141,7 +145,11 @@ def _features(x: Array) -> NDArray[np.float32]:
 
 
 def _labels(y: Array, nodes: int) -> Integers:
-    _require(y.shape == (nodes,), f"y must have shape [{nodes}], one label per row of x; got {y.shape}", "reshape y")
+    _require(
+        y.shape == (nodes,),
+        f"y must have shape [{nodes}], one label per row of x; got {y.shape}",
+        "of one-hot or multi-label rows take a single class, e.g. y.argmax(1)" if y.ndim == 2 else "reshape y",
+    )
     _require(
         y.dtype.kind in "iu", f"y must hold integers; got dtype {y.dtype}", "save y as int64 class numbers 0, 1, ..."
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, counted
 from fglaudit.graph import Graph, canonical_edges, components, edges_among
 
 SCALES = 100.0
@@ -72,11 +72,11 @@ def canonical_with_notes(edge_index: Tensor, num_nodes: int, name: str) -> tuple
     edges = canonical_edges(edge_index, num_nodes)
     notes = []
     if count := int(loops.sum().item()):
-        notes.append(f"{name}: {count} self-loops removed (protocols add their own)")
+        notes.append(f"{name}: {counted(count, 'self-loop')} removed (protocols add their own)")
     if count := len(codes) - len(distinct):
-        notes.append(f"{name}: {count} duplicate edges removed")
+        notes.append(f"{name}: {counted(count, 'duplicate edge')} removed")
     if count := edges.shape[1] - len(distinct):
-        notes.append(f"{name}: directed edges made undirected ({count} reverse edges added)")
+        notes.append(f"{name}: directed edges made undirected ({counted(count, 'reverse edge')} added)")
     return edges, tuple(notes)
 
 

@@ -20,7 +20,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from fglaudit.errors import FglauditError, printable
+from fglaudit.errors import FglauditError, counted, printable
 from fglaudit.execution.engines.engine import Listener, Running
 from fglaudit.execution.engines.worker import Progress as Rounds
 from fglaudit.execution.engines.worker import Task, phase
@@ -90,7 +90,7 @@ class PlainProgress(Listener):
 
     def _left(self, now: float) -> str:
         """Return how long the rest takes if all of it is measured; nothing is known before a cell was."""
-        if not self.measured:
+        if not self.measured or self.done >= self.total:
             return ""
         return f", at most about {(now - self.begin) / self.measured * (self.total - self.done):.0f} s left"
 
@@ -101,6 +101,13 @@ class PlainProgress(Listener):
         for cell in running:
             text = f"    running: {cell_label(cell.task.cell)}: {heartbeat(cell)}"
             say(self.console, text)
+
+
+def progress_on(console: Console, total: int, done: int) -> PlainProgress | LiveProgress:
+    """Return bars where lines can be redrawn: not on a dumb terminal, nor in a log that asks for colours
+    (FORCE_COLOR)."""
+    redrawn = console.is_interactive and console.file.isatty()
+    return (LiveProgress if redrawn else PlainProgress)(console, total, done)
 
 
 def heartbeat(running: Running) -> str:
@@ -183,13 +190,15 @@ def print_plan(console: Console, suite: Suite, directory: Path, *, secret: bool 
     states = [_state(directory / "cells" / f"{name}.json") for name in names]
     finished = states.count("finished")
     rows = sum(len(cell.observers) * len(cell.attacks) for cell in cells)
-    attacks = "the attacks that read what each protocol sends" if suite.all_attacks else f"{len(suite.attacks)} attacks"
+    of_suite = counted(len(suite.attacks), "attack")
+    attacks = "the attacks that read what each protocol sends" if suite.all_attacks else of_suite
     observers = ", ".join(f"{o.name} ({o.knowledge})" if o.knowledge else o.name for o in suite.observers)
     lines = [
-        f"suite {suite.name}: {len(cells)} cells x {len(suite.observers)} observers x {attacks} = {rows} rows",
+        f"suite {suite.name}: {counted(len(cells), 'cell')} x {counted(len(suite.observers), 'observer')} x {attacks} ="
+        f" {counted(rows, 'row')}",
         f"observers: {observers}",
-        f"attacks: {', '.join(attack.name for attack in suite.attacks)}",
-        f"output: {directory}" + (f" ({finished} cells are finished there)" if finished else ""),
+        f"attacks: {', '.join(dict.fromkeys(attack.name for cell in cells for attack in cell.attacks))}",
+        f"output: {directory}" + (f" ({counted(finished, 'cell is', 'cells are')} finished there)" if finished else ""),
         *(f"{n}  {state:8}  {cell_label(cell)}" for n, state, cell in zip(names, states, cells, strict=True)),
     ]
     for line in lines:

@@ -7,11 +7,11 @@ split suits it nor trained.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from fglaudit.datasets import DatasetSpec
 from fglaudit.datasets.size import expected_size, in_words
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, counted
 from fglaudit.execution.display import cell_label
 from fglaudit.execution.engines.engine import available_cores
 from fglaudit.execution.forecast.forecast import Forecast, duration
@@ -51,7 +51,7 @@ def opened(suite: Suite, *, estimates: bool = True) -> Iterator[str]:
             continue
         graph = spec.load()
         edges = graph.edge_index.shape[1] // 2
-        yield f"opened: {name}, {graph.num_nodes} nodes, {edges} edges, {expected_size(spec)} of memory"
+        yield f"opened: {name}, {graph.num_nodes} nodes, {counted(edges, 'edge')}, {expected_size(spec)} of memory"
         for i, partition in enumerate(suite.partitions):
             where = f"datasets[{number}], partitions[{i}]"
             try:
@@ -67,9 +67,14 @@ def opened(suite: Suite, *, estimates: bool = True) -> Iterator[str]:
                 except FglauditError as error:
                     yield f"{FAILS}{where}, protocols[{j}]: {error}"
             sizes = [len(nodes) for nodes in split.clients]
-            yield f"  {arguments(partition)}: {len(sizes)} clients of {min(sizes)} to {max(sizes)} nodes"
+            yield f"  {arguments(partition)}: {counted(len(sizes), 'client')} of {_from_to(sizes)}"
     if estimates:
         yield from _foretold(suite, {spec for spec in suite.datasets if spec.name in LARGE or spec in found.too_large})
+
+
+def _from_to(sizes: Sequence[int]) -> str:
+    least, most = min(sizes), max(sizes)
+    return f"{least} to {most} nodes" if least < most else counted(most, "node")
 
 
 def _foretold(suite: Suite, skipped: Collection[DatasetSpec]) -> Iterator[str]:
@@ -92,6 +97,7 @@ def _foretold(suite: Suite, skipped: Collection[DatasetSpec]) -> Iterator[str]:
         f"{in_words(kept)} on disk, kept" if suite.record == "all" else f"{in_words(disk)} on disk per running cell"
     )
     yield (
-        f"{known} of {len(cells)} cells: about {duration(seconds)} of one core, {duration(seconds / available_cores())}"
-        f" on the {available_cores()} here; at least {in_words(largest)} of memory per job, {disk_words}"
+        f"{known} of {counted(len(cells), 'cell')}: about {duration(seconds)} of one core,"
+        f" {duration(seconds / available_cores())} on the {available_cores()} here;"
+        f" at least {in_words(largest)} of memory per job, {disk_words}"
     )

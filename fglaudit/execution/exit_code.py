@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from fglaudit.errors import printable
+from fglaudit.errors import counted, printable
 from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.guarantees import Word
 
@@ -73,5 +73,6 @@ def troubles(records: Sequence[CellRecord], again: str = "", *, audited: Sequenc
     failed = {row.cell for record in records for row in record.findings if row.status is Status.FAILED}
     if failed:
         advice = f"; {again}" if again else ""
-        found.append(Trouble(ExitCode.FAILED, f"{len(failed)} of {len(records)} cells have failed rows{advice}"))
+        of_all = f"{len(failed)} of {counted(len(records), 'cell')} {'has' if len(failed) == 1 else 'have'} failed rows"
+        found.append(Trouble(ExitCode.FAILED, f"{of_all}{advice}"))
     return found

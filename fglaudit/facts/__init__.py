@@ -12,7 +12,7 @@ from fglaudit.facts.lookup import KINDS, before_noise, first, is_built_in, kind_
 from fglaudit.facts.messages import LARGEST_FLOODING, Absent, Foreign, Sealed
 from fglaudit.facts.noise import Additive, Correlated, Masked, Memoised
 from fglaudit.facts.targets import EDGES, GRADIENTS, ROWS, Edges, Field, Gradients, Rows, Target
-from fglaudit.facts.values import K_ARY, NORMS, Clipped, KeptColumns, Randomised, Rounded, Sampled, Scaled
+from fglaudit.facts.values import K_ARY, MULTI_BIT, NORMS, Clipped, KeptColumns, Randomised, Rounded, Sampled, Scaled
 
 __all__ = [
     "EDGES",
@@ -20,6 +20,7 @@ __all__ = [
     "KINDS",
     "K_ARY",
     "LARGEST_FLOODING",
+    "MULTI_BIT",
     "NORMS",
     "ROWS",
     "Absent",

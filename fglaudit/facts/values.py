@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, shown
 from fglaudit.facts.base import Fact
 from fglaudit.facts.explaining import Expected, plausible_reports
 
@@ -14,6 +16,13 @@ NORMS = ("L1", "L2", "elementwise")
 
 K_ARY = "k-ary response"
 """Kind of :class:`Randomised` one-hot rows: each is kept with probability ``keep``, else it is any other of them."""
+MULTI_BIT = "multi-bit"
+"""Kind of :class:`Randomised` rows: bits of some features of each."""
+STATED: Mapping[str, tuple[str, ...]] = {
+    K_ARY: ("keep", "classes"),
+    MULTI_BIT: ("sampled_features", "bit_epsilon", "center", "step", "offset", "factor", "low", "high", "std"),
+}
+"""What kinds that are known here must state, each a number."""
 
 
 @dataclass(frozen=True)
@@ -72,21 +81,41 @@ class Randomised(Fact):
     """Replaced by random reports that depend on the values otherwise than by a sum, e.g. multi-bit reports of rows.
 
     Attributes:
-        parameters: (name, value) pairs of the public parameters of ``kind``.
+        parameters: (name, value) pairs of the public parameters of ``kind``; of kinds that are known here those of
+            :data:`STATED` at the least.
     """
 
     kind: str
     parameters: tuple[tuple[str, Any], ...] = ()
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in STATED.get(self.kind, ()):
+            value = self.parameter(name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                raise FglauditError(
+                    f"{name} of random reports of kind {self.kind!r} is a finite number; got {shown(value)}; correct it"
+                )
+
     def parameter(self, name: str) -> Any:
-        """Return the value of the parameter ``name``."""
-        return dict(self.parameters)[name]
+        """Return the value of the parameter ``name``.
+
+        Raises:
+            FglauditError: it is not stated.
+        """
+        try:
+            return dict(self.parameters)[name]
+        except (KeyError, TypeError, ValueError) as error:
+            raise FglauditError(
+                f"random reports of kind {self.kind!r} must state {', '.join(STATED.get(self.kind, (name,)))}; got"
+                f" {shown(self.parameters)} without {name}; add it to parameters, as (name, value)"
+            ) from error
 
     def applied(self, expected: Expected) -> Expected:
         if self.kind == K_ARY and not expected.draws:
             judge = partial(plausible_reports, keep=float(self.parameter("keep")))
             return replace(expected, opaque=self.kind, judge=judge if expected.judge is None else None)
-        if self.kind != "multi-bit" or expected.draws:
+        if self.kind != MULTI_BIT or expected.draws:
             return replace(expected, opaque=self.kind)
         return replace(expected, reports=dict(self.parameters))
 

@@ -20,6 +20,7 @@ from fglaudit.parties import HONEST
 from fglaudit.reports.alarms import unchecked
 from fglaudit.reports.answers import answers, applies
 from fglaudit.reports.labels import Labels
+from fglaudit.reports.numbers import against, plural
 from fglaudit.reports.records import Run, load_run
 from fglaudit.reports.summary import Setting, summarize
 
@@ -119,7 +120,7 @@ def _unexamined(records: Sequence[CellRecord], policy: Policy) -> Check:
             None,
             (
                 f"unexamined: {', '.join(sorted(fields))}" if fields else "",
-                f"{blank} cells whose records do not say which fields were examined" if blank else "",
+                f"{plural(blank, 'cell')} whose records do not say which fields were examined" if blank else "",
             ),
         )
     )
@@ -135,4 +136,4 @@ def _accuracy(trained: Sequence[Setting], least: float, labels: Labels) -> Check
     if not found:
         return Check("accuracy", wanted, "nothing was trained", False)
     value, setting = min(found, key=lambda pair: pair[0])
-    return Check("accuracy", wanted, f"{value:.3f} ({name_one(setting, labels)})", value >= least)
+    return Check("accuracy", wanted, f"{against(value, least)} ({name_one(setting, labels)})", value >= least)

@@ -15,6 +15,7 @@ from fglaudit.gate.policy import MOST_DELTA, Epsilon
 from fglaudit.gate.relations import ANY, Worth, worth
 from fglaudit.guarantees import Verdict, Word
 from fglaudit.reports.labels import Labels
+from fglaudit.reports.numbers import against
 from fglaudit.reports.summary import Setting
 
 
@@ -46,7 +47,7 @@ def _epsilon(trained: Sequence[Setting], want: Epsilon, labels: Labels) -> Check
                 largest, where, note = found.epsilon, name_one(setting, labels), found.note
     if not trained:
         return Check("epsilon", wanted, "nothing was trained", False)
-    said = f"{largest:.4g} ({where}){f': {note}' if note else ''}"
+    said = f"{against(largest, want.max, '.4g')} ({where}){f': {note}' if note else ''}"
     return Check("epsilon", wanted, said, largest <= want.max)
 
 
@@ -71,9 +72,8 @@ def _delta(trained: Sequence[Setting], want: Epsilon, labels: Labels) -> Check:
                 largest, where = delta, name_one(setting, labels)
     if not trained:
         return Check("delta", wanted, "nothing was trained", False)
-    return Check(
-        "delta", wanted, f"{largest:g} ({where})", largest <= (MOST_DELTA if want.delta is None else want.delta)
-    )
+    most = MOST_DELTA if want.delta is None else want.delta
+    return Check("delta", wanted, f"{against(largest, most, '.6g')} ({where})", largest <= most)
 
 
 def _covered(trained: Sequence[Setting], named: Sequence[str], labels: Labels) -> Check:

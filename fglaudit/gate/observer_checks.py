@@ -12,7 +12,7 @@ from fglaudit.gate.upper_ends import UpperEnd, upper_end
 from fglaudit.reports.achieved import why_so
 from fglaudit.reports.answers import Answer, AnswerWord
 from fglaudit.reports.labels import Labels
-from fglaudit.reports.numbers import THIN
+from fglaudit.reports.numbers import THIN, against
 from fglaudit.reports.summary import Setting
 
 _ORDER = list(AnswerWord)
@@ -49,12 +49,12 @@ def _advantage(
         for answer, end in ends
         if end.why_not and (end.high or 0.0) <= most
     ]
-    if said := [*(_figure(answer, end, labels) for answer, end in above), *_listed([*open_, *untested], labels)]:
+    if said := [*(_figure(answer, end, most, labels) for answer, end in above), *_listed([*open_, *untested], labels)]:
         return Check(name, wanted, "; ".join(said), False)
     if not ends:
         return Check(name, wanted, _NOTHING, False)
     answer, end = max(ends, key=lambda pair: pair[1].high or 0.0)
-    return Check(name, wanted, _figure(answer, end, labels), True)
+    return Check(name, wanted, _figure(answer, end, most, labels), True)
 
 
 def _held(name: str, ends: Sequence[tuple[Answer, UpperEnd]], untested: Sequence[Trouble], labels: Labels) -> Check:
@@ -84,9 +84,9 @@ def _word(answer: Answer) -> AnswerWord:
     return AnswerWord.NOT_SHOWN if answer.word is AnswerWord.HELD else answer.word
 
 
-def _figure(answer: Answer, end: UpperEnd, labels: Labels) -> str:
+def _figure(answer: Answer, end: UpperEnd, most: float, labels: Labels) -> str:
     notes = ", ".join(filter(None, (end.attack, end.note or end.why_not, name_one(answer.setting, labels))))
-    return f"{end.high or 0.0:.3f} ({notes})"
+    return f"{against(end.high or 0.0, most)} ({notes})"
 
 
 def _listed(troubles: Sequence[Trouble], labels: Labels) -> list[str]:

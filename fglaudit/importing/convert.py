@@ -16,7 +16,7 @@ from fglaudit.datasets.facts import dataset_facts
 from fglaudit.datasets.npz import CLIENTS, KEYS, MASKS, checked
 from fglaudit.datasets.npz_archive import Array
 from fglaudit.datasets.raw import scale_notes, to_graph
-from fglaudit.errors import FglauditError, shown, unknown
+from fglaudit.errors import FglauditError, counted, shown, unknown
 from fglaudit.files.own import write_atomic
 from fglaudit.files.user import user_path
 from fglaudit.importing.files import FORMATS, read_csv, read_data, read_json, read_networkx
@@ -49,7 +49,7 @@ def import_graph(
     arrays, notes = _arrays(paths, choice, name)
     raw = checked(arrays, str(paths[0]))
     graph, _ = to_graph(raw, target.stem, 0)
-    facts = dataset_facts(graph)
+    facts, edges = dataset_facts(graph), graph.edge_index.shape[1] // 2
     notes += [*raw.notes, *scale_notes(graph.x)]
     notes += edge_notes(arrays["edge_index"], graph.num_nodes)
     kept: dict[str, Array] = {"x": graph.x.numpy(), "y": graph.y.numpy(), "edge_index": graph.edge_index.numpy()}
@@ -66,8 +66,8 @@ def import_graph(
     masked = "train_mask" in kept
     split = "masks for train, val and test" if masked else "no masks: use split: random in a suite"
     return [
-        f"{target}: {facts['nodes']} nodes, {facts['edges']} undirected edges, {facts['features']} features"
-        f" ({facts['feature_kind']}), {facts['classes']} classes; {split}",
+        f"{target}: {facts['nodes']} nodes, {counted(edges, 'undirected edge')},"
+        f" {counted(graph.x.shape[1], 'feature')} ({facts['feature_kind']}), {facts['classes']} classes; {split}",
         *(f"note: {note}" for note in notes),
         f"use it: fglaudit run SUITE --dataset {shlex.quote(str(target))}, or datasets:"
         f" [{_entry(target.name, masked)}] in a suite beside it",

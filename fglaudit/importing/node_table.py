@@ -11,7 +11,7 @@ import numpy as np
 
 from fglaudit.datasets.npz import MASKS
 from fglaudit.datasets.npz_archive import Array
-from fglaudit.errors import FglauditError, shown, unknown
+from fglaudit.errors import FglauditError, counted, shown, unknown
 from fglaudit.files import limits
 
 LABELS = ("label", "y", "class", "target")
@@ -130,7 +130,7 @@ def _features(table: NodeTable, features: Sequence[str], notes: list[str]) -> Ar
                     column[i, j] = _number(number, name, table.where[i])
         columns.append(column)
     if blank:
-        notes.append(f"{blank} missing feature values set to 0")
+        notes.append(f"{counted(blank, 'missing feature value')} set to 0")
     return np.concatenate(columns, axis=1).astype(np.float32)
 
 
@@ -169,12 +169,13 @@ def _labels(values: Sequence[Any], label: str) -> tuple[Array, list[str]]:
     if set(kinds) <= set(numbers) and {numbers[kind] for kind in kinds} != {-1, 1}:
         given = ["" if numbers.get(text) == -1 else text for text in given]
         kinds = [kind for kind in kinds if numbers[kind] != -1]
-    notes = [f"{missing} nodes without a label: -1, unlabelled"] if (missing := given.count("")) else []
+    missing = given.count("")
+    notes = [f"{counted(missing, 'node')} without a label: -1, unlabelled"] if missing else []
     kept = set(kinds) <= set(numbers) and all(0 <= numbers[kind] < len(values) for kind in kinds)
     code = numbers if kept else {kind: i for i, kind in enumerate(kinds)}
     if not kept:
-        shown_kinds = ", ".join(f"{kind} = {i}" for i, kind in enumerate(kinds[:6]))
-        notes.append(f"{len(kinds)} classes numbered: {shown(shown_kinds + (', ...' if len(kinds) > 6 else ''))[1:-1]}")
+        listed = ", ".join(f"{kind} = {i}" for i, kind in enumerate(kinds[:6])) + (", ..." if len(kinds) > 6 else "")
+        notes.append(f"{counted(len(kinds), 'class', 'classes')} numbered: {shown(listed)[1:-1]}")
     return np.array([code[text] if text else -1 for text in given], dtype=np.int64), notes
 
 
@@ -183,8 +184,8 @@ def _clients(table: NodeTable, client: str, notes: list[str]) -> Array:
     values = [node.get(client) for node in table.attributes]
     if blank := [where for where, value in zip(table.where, values, strict=True) if _missing(value)]:
         raise FglauditError(
-            f"every node is at some client; {client!r} is empty at {blank[0]} and at {len(blank) - 1} others; fill it"
-            " in, or leave the column out"
+            f"every node is at some client; {client!r} is empty at {blank[0]} and at {len(blank) - 1} more; fill it in,"
+            " or leave the column out"
         )
     given = [str(value).strip() for value in values]
     whole = all(text.lstrip("-").isdigit() and len(text) < 19 for text in given)
@@ -192,8 +193,8 @@ def _clients(table: NodeTable, client: str, notes: list[str]) -> Array:
     number = {kind: i for i, kind in enumerate(kinds)}
     clients = np.array([number[text] for text in given], dtype=np.int64)
     sizes = np.bincount(clients)
-    listed = ", ".join(f"{kind} = {i} ({sizes[i]} nodes)" for i, kind in enumerate(kinds[:8]))
-    notes.append(f"{len(kinds)} clients: {shown(listed + (', ...' if len(kinds) > 8 else ''))[1:-1]}")
+    listed = ", ".join(f"{kind} = {i} ({counted(sizes[i], 'node')})" for i, kind in enumerate(kinds[:8]))
+    notes.append(f"{counted(len(kinds), 'client')}: {shown(listed + (', ...' if len(kinds) > 8 else ''))[1:-1]}")
     return clients
 
 
@@ -238,22 +239,22 @@ def edge_notes(edge_index: Array, nodes: int) -> list[str]:
     codes = np.unique((row * nodes + col)[~loops])
     back = np.isin((codes % nodes) * nodes + codes // nodes, codes)
     notes: list[str] = []
-    _say(notes, int(loops.sum()), "self-loops removed (protocols add their own)")
-    _say(notes, int((~loops).sum()) - len(codes), "duplicate edges removed")
+    _say(notes, int(loops.sum()), "self-loop", "removed (protocols add their own)")
+    _say(notes, int((~loops).sum()) - len(codes), "duplicate edge", "removed")
     single = int((~back).sum())
     if single and back.any():
-        notes.append(f"directed: {single} edges are listed in one direction only and {int(back.sum())} in both; all of")
-        notes[-1] += " them are used undirected"
+        notes.append(f"directed: {counted(single, 'edge is', 'edges are')} listed in one direction only and")
+        notes[-1] += f" {int(back.sum())} in both; all of them are used undirected"
     elif single:
-        notes.append(f"{single} edges are listed in one direction each; they are used undirected")
+        notes.append(f"{counted(single, 'edge is', 'edges are')} listed in one direction; all are used undirected")
     isolated = nodes - len(np.unique(edge_index[:, ~loops]))
-    _say(notes, isolated, "nodes without an edge")
+    _say(notes, isolated, "node", "without an edge")
     return notes
 
 
-def _say(notes: list[str], count: int, what: str) -> None:
+def _say(notes: list[str], count: int, noun: str, what: str) -> None:
     if count:
-        notes.append(f"{count} {what}")
+        notes.append(f"{counted(count, noun)} {what}")
 
 
 def read_names(names: Iterable[Any]) -> list[str]:

@@ -6,14 +6,14 @@ See :mod:`fglaudit.payloads` for the payloads themselves.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
 
-from fglaudit.errors import unknown
+from fglaudit.errors import FglauditError, shown, unknown
 from fglaudit.sealing import SealedTensor
 
 P = TypeVar("P", bound="Payload")
@@ -167,6 +167,19 @@ def _taken(value: Tensor, index: Tensor) -> Tensor:
 
 def payload_type(name: str) -> type[Payload]:
     """Return the payload class called ``name``."""
+    if not isinstance(name, str):
+        raise FglauditError(f"a payload is given by its name; got {shown(name)}; write it as text")
     if name not in Payload.registry:
         raise unknown("payload", name, Payload.registry)
     return Payload.registry[name]
+
+
+def payload_types(names: Sequence[str]) -> tuple[type[Payload], ...]:
+    """Return the payload classes called ``names``.
+
+    Raises:
+        FglauditError: an unknown one; or one text in place of a list, which would be read letter by letter.
+    """
+    if isinstance(names, str):
+        raise FglauditError(f"payloads are given as a list; got the text {names!r}; write ({names!r},)")
+    return tuple(map(payload_type, names))

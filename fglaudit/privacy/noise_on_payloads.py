@@ -17,6 +17,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.facts import (
     EDGES,
     K_ARY,
+    MULTI_BIT,
     ROWS,
     Absent,
     Additive,
@@ -131,7 +132,7 @@ def noised_rows(
     rows = context.rows_per_node * max(counted.prepared)
     random = own[at]
     if isinstance(random, Randomised):
-        if random.kind != "multi-bit":
+        if random.kind != MULTI_BIT:
             return f"random reports of kind {random.kind!r} have no accountant here"
         bit = float(random.parameter("bit_epsilon"))
         if not bit > 0:

@@ -14,7 +14,7 @@ from fglaudit.reports.answers import Answer, AnswerWord, answers, applies
 from fglaudit.reports.choosing.options import is_option
 from fglaudit.reports.labels import place
 from fglaudit.reports.leaks import FEATURES, NEGLIGIBLE, mean, sd
-from fglaudit.reports.numbers import percent_spread, seed_list
+from fglaudit.reports.numbers import percent_spread, seeds_words
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting, setting_key, summarize
 
@@ -44,7 +44,7 @@ class Confirmations:
         again = self.settings.get(setting_key(setting.records[0]))
         if again is None:
             return CHOSEN
-        seeds = f"fresh {'seed' if len(again.seeds) == 1 else 'seeds'} {seed_list(again.seeds)}"
+        seeds = f"fresh {seeds_words(again.seeds)}"
         worst = min(_on_features(again, observer), key=lambda a: _GRAVEST_FIRST.index(a.word), default=None)
         if worst is None:
             return f"{CHOSEN}: {seeds} have no result on features"

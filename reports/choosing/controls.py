@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import stats
 
+from fglaudit.reports.numbers import signed
+
 CONFIDENCE = 0.95
 
 
@@ -67,8 +69,8 @@ class Bought:
     @property
     def points(self) -> str:
         """The gain in points, with its interval where there is one."""
-        interval = f" ({100 * self.low:+.1f} to {100 * self.high:+.1f})" if self.low != self.high else ""
-        return f"{100 * self.gain:+.1f}{interval}"
+        interval = f" ({signed(100 * self.low)} to {signed(100 * self.high)})" if self.low != self.high else ""
+        return f"{signed(100 * self.gain)}{interval}"
 
     @property
     def verdict(self) -> str:

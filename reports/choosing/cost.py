@@ -12,7 +12,7 @@ from fglaudit.reports.choosing.choice import Confirmations
 from fglaudit.reports.choosing.options import is_option, undefended
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import FEATURES, mean, sd
-from fglaudit.reports.numbers import percent, percent_spread
+from fglaudit.reports.numbers import percent, percent_spread, signed
 from fglaudit.reports.summary import Setting, setting_key
 from fglaudit.reports.wording import observer_label
 
@@ -112,7 +112,7 @@ def _beside(options: Sequence[Setting], labels: Labels) -> list[str]:
     found = gains(options, labels)
     told = [(labels.setting(s), found[key]) for s in options if (key := setting_key(s.records[0])) in found]
     more = [f"{name} {gain.words}" for name, gain in told if gain.anything]
-    less = [f"{name} ({100 * gain.gain:+.1f})" for name, gain in told if not gain.anything]
+    less = [f"{name} ({signed(100 * gain.gain)})" for name, gain in told if not gain.anything]
     if told:
         points = few(more, MOST, "; ") if more else "none by any setting"
         lines.append(f"Points bought above the best of these: {points}.")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.table import Table
 
 from fglaudit.reports.alarms import alarms, few
 from fglaudit.reports.answers import answers, applies
 from fglaudit.reports.choosing.choice import Confirmations, chosen
-from fglaudit.reports.formats.console_tables import Place, safe
+from fglaudit.reports.formats.console_tables import NARROW, Place, lines_of, safe
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.numbers import plural
 from fglaudit.reports.records import Run
@@ -36,12 +37,12 @@ def print_answers(console: Console, run: Run, settings: Sequence[Setting] | None
         _line(console, f"\n[bold]Who learns what[/bold] {safe(where)}")
         shown = Place.of([setting for setting in here if applies(setting)], answers(here), labels)
         for features in shown.feature_tables():
-            console.print(features)
+            _table(console, features)
         for note in shown.feature_notes():
             _line(console, f"  {safe(note)}")
         if (others := shown.other_table()) is not None:
             console.print()
-            console.print(others)
+            _table(console, others)
         if untried := shown.untried():
             _line(console, f"  not tested: {safe(', '.join(untried))} (coverage.csv says why)")
     if idle := sum(not applies(setting) for setting in settings):
@@ -72,6 +73,14 @@ def print_confirmed(console: Console, run: Run) -> None:
             if setting_key(setting.records[0]) in again.settings:
                 told = f"{labels.setting(setting)} against {observer_label(observer)}: {again.words(setting, observer)}"
                 _line(console, f"  {safe(told)}")
+
+
+def _table(console: Console, table: Table) -> None:
+    if console.width >= NARROW:
+        console.print(table)
+    else:
+        for line in lines_of(table):
+            _line(console, line)
 
 
 def _line(console: Console, text: str) -> None:

@@ -25,6 +25,8 @@ from fglaudit.reports.wording import QUANTITY_NAMES, observer_label
 
 MOST = 16
 """Settings of one table; the rest is counted, and stands in the report."""
+NARROW = 60
+"""Columns of a terminal below which tables are printed as lines."""
 MOST_OBSERVERS = 4
 """Beside each other; the next ones get a table of their own."""
 STYLES = {
@@ -147,6 +149,14 @@ def _table(*columns: str) -> Table:
     for name in columns:
         table.add_column(safe(name), overflow="fold", justify="right" if name == "accuracy" else "left")
     return table
+
+
+def lines_of(table: Table) -> Iterator[str]:
+    """Yield the cells of ``table`` below each other, for terminals in which its columns would be a few letters wide."""
+    heads = [column.header for column in table.columns[1:]]
+    for name, *cells in zip(*(column.cells for column in table.columns), strict=True):
+        yield str(name)
+        yield from (f"  {head}: {cell}" for head, cell in zip(heads, cells, strict=True) if cell)
 
 
 def _cell(answer: Answer | None) -> str:

@@ -12,7 +12,7 @@ from fglaudit.reports.formats.pages import Section
 from fglaudit.reports.formats.png import draws
 from fglaudit.reports.wording import observer_label
 
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#c08400", "#3a9ad6", "#7f7f7f")
 _MARKS = "".join(f".c{i}{{fill:{_COLOURS[i]}}}.s{i}{{stroke:{_COLOURS[i]}}}" for i in range(NUM_COLOURS))
 STYLE = (
     "text{font:12px sans-serif;fill:#5a636e}text.axis{fill:#1b1f24;font-size:13px}"

@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from fglaudit import __version__
 from fglaudit.reports import numbers
+from fglaudit.reports.alarms import few
 from fglaudit.reports.choosing.options import UPPER_BOUND
 from fglaudit.reports.epsilons import epsilon_rows
 from fglaudit.reports.examples import columns, shown_rows
@@ -24,7 +25,7 @@ from fglaudit.reports.leaks import NEGLIGIBLE
 from fglaudit.reports.next_steps import next_steps
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting
-from fglaudit.reports.verdict import RunVerdict, observers_of
+from fglaudit.reports.verdict import MOST_COSTS, RunVerdict, observers_of
 from fglaudit.reports.wording import (
     METRIC_NAMES,
     METRICS,
@@ -108,7 +109,9 @@ def _environment() -> Environment:
         "place": place,
         "percent_spread": numbers.percent_spread,
         "plural": numbers.plural,
-        "seed_list": numbers.seed_list,
+        "few": few,
+        "shown_costs": MOST_COSTS,
+        "seeds_words": numbers.seeds_words,
         "interval": numbers.interval,
         "breakdown": breakdown,
         "extras": extras,

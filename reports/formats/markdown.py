@@ -13,10 +13,10 @@ from fglaudit.reports.formats.pages import Failure, ObserverCell, Row, Section, 
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import FEATURES
 from fglaudit.reports.next_steps import next_steps
-from fglaudit.reports.numbers import decimal, epsilon, interval, percent, percent_spread, size
+from fglaudit.reports.numbers import decimal, epsilon, interval, percent, percent_spread, plural, size
 from fglaudit.reports.records import NOT_RUN, Run
 from fglaudit.reports.summary import Setting
-from fglaudit.reports.verdict import RunVerdict
+from fglaudit.reports.verdict import MOST_COSTS, RunVerdict
 from fglaudit.reports.wording import QUANTITY_NAMES, observer_label, reading
 from fglaudit.scoring.clusters import TOO_FEW
 
@@ -29,7 +29,7 @@ def render_markdown(run: Run, settings: Sequence[Setting], parts: Sequence[Secti
         "",
         *_alarms(verdict.alarms),
         *_who_learns_what(verdict),
-        *_titled("What stops it, at what cost?", verdict.accuracy or ("Nothing was trained.",)),
+        *_titled("What stops it, at what cost?", _costs(verdict)),
         *_titled("How sure is that?", verdict.certainty),
         *_titled("What next?", next_steps(run, settings, labels)),
         *_notes(verdict.warnings),
@@ -50,6 +50,12 @@ _KEY = (
 """How the cells of the tables are read."""
 
 
+def _costs(verdict: RunVerdict) -> Sequence[str]:
+    more = max(len(verdict.accuracy) - MOST_COSTS, 0)
+    rest = [f"{plural(more, 'more sentence')}: see report.html."] if more else []
+    return [*verdict.accuracy[:MOST_COSTS], *rest] or ["Nothing was trained."]
+
+
 def _titled(title: str, said: Sequence[str]) -> list[str]:
     return [f"**{title}**", "", *(f"- {escape(line)}" for line in said), ""]
 
@@ -67,9 +73,8 @@ def _notes(warnings: Sequence[str]) -> list[str]:
 def _who_learns_what(verdict: RunVerdict) -> list[str]:
     lines = ["**Who learns what?**", ""]
     for item in verdict.observers:
-        lines.append(
-            f"- {escape(observer_label(item.observer))}: **{escape(item.headline)}** {escape(item.detail)}".rstrip()
-        )
+        who = f"{escape(observer_label(item.observer))}, {item.word.value}"
+        lines.append(f"- {who}: **{escape(item.headline)}** {escape(item.detail)}".rstrip())
         if item.lowest:
             lines.append(f"  Least against this observer: {escape(item.lowest)}")
     if not verdict.observers:

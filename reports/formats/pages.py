@@ -101,8 +101,8 @@ def _observer_cell(setting: Setting, observer: tuple[str, str]) -> ObserverCell:
     leaks = [leak for leak in setting.leaks if leak.observer == observer]
     best = setting.strongest(observer)
     problems = []
-    for status, word in ((Status.FAILED, "failed"), (Status.BROKEN_ATTACK, "broken")):
-        if number := sum(leak.count(status) for leak in leaks):
+    for word in ("not run", "failed", "broken"):
+        if number := sum(leak.failures[word] for leak in leaks):
             problems.append(f"{number} {word}")
     if best is None:
         return ObserverCell(observer, None, tuple(problems), "" if problems else _nothing(leaks), _reasons(leaks))

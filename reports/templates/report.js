@@ -29,9 +29,12 @@ for (const tools of document.querySelectorAll(".tools")) {
   choose.addEventListener("change", apply);
   apply();
   [...table.tHead.rows[0].cells].forEach((head, column) => {
-    head.classList.add("sortable");
-    head.tabIndex = 0;
-    const sort = () => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.title = "Sort by this column";
+    button.append(...head.childNodes);
+    head.append(button);
+    button.addEventListener("click", () => {
       const down = head.getAttribute("aria-sort") === "ascending";
       for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
       head.setAttribute("aria-sort", down ? "descending" : "ascending");
@@ -41,10 +44,6 @@ for (const tools of document.querySelectorAll(".tools")) {
         : Number(key(a)) - Number(key(b)));
       if (down) rows.reverse();
       body.append(...rows);
-    };
-    head.addEventListener("click", sort);
-    head.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" || event.key === " ") { event.preventDefault(); sort(); }
     });
   });
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -112,6 +113,15 @@ def test_every_listed_thing_can_be_shown(capsys: pytest.CaptureFixture[str]) -> 
         (["run", "empty.yaml"], ["empty.yaml is empty; write e.g. name: my-suite"]),
         (["check", "mine.py"], ["write mine.py:Mine"]),
         (["report", "small.yaml"], ["small.yaml is a file; name the --out folder of a run"]),
+        (
+            ["run", "quickstart", "--out", ""],
+            ["'--out': a path must not be empty; write . for the working folder"],
+        ),
+        (["run", "quickstart", "--root", ""], ["'--root': a path must not be empty"]),
+        (["report", ""], ["'DIR': a path must not be empty"]),
+        (["compare", "runs/a", ""], ["'B': a path must not be empty"]),
+        (["gate", "", "policy.yaml"], ["'RUN': a path must not be empty"]),
+        (["new", "defense", "mine", "--folder", ""], ["'--folder': a path must not be empty"]),
         (["run", "quickstart", "--confirm", "0"], ["--confirm must be 1 or more; got 0; leave it out"]),
         (["reproduce", "fedgcn-table2", "--seeds", "0"], ["--seeds must be 1 or more; got 0; leave it out"]),
         (
@@ -354,3 +364,43 @@ def test_a_reader_that_stops_is_no_failed_cell() -> None:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b"" and process.wait() == 130
+
+
+@pytest.mark.parametrize(
+    ("arguments", "home"),
+    [
+        (["report", "runs/a b"], "fglaudit.files.own.check_writable"),
+        (["compare", "runs/a", "runs/b"], "fglaudit.reports.compare.compare_folders"),
+        (["reproduce", "fedgcn-table2"], "fglaudit.reproduce.run.reproduce"),
+        (["run", "small.yaml", "--dry-run"], "fglaudit.execution.display.print_plan"),
+    ],
+)
+def test_an_interrupted_command_says_so_and_how_it_goes_on(
+    arguments: list[str], home: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All but ``run`` ended without a word."""
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    Path("runs/a b").mkdir(parents=True)
+    monkeypatch.setattr(home, interrupted)
+    assert call(*arguments) == 130
+    again = shlex.join(["fglaudit", *arguments])
+    said = f"stopped; what was finished is kept; continue with: {again}"
+    assert capsys.readouterr().err.splitlines()[-1] == said
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("fglaudit re", ["report", "reproduce"]),
+        ("fglaudit run --da", ["--dataset"]),
+        ("fglaudit run quickst", ["quickstart"]),
+    ],
+)
+def test_a_shell_completes_commands_options_and_suites(typed: str, offered: list[str]) -> None:
+    asked = {"_FGLAUDIT_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    command = [sys.executable, "-c", "from fglaudit.__main__ import main; main()"]
+    done = subprocess.run(command, env={**os.environ, **asked}, capture_output=True, text=True, check=False)
+    assert set(offered) <= set(done.stdout.split()), done.stderr

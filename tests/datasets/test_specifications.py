@@ -48,9 +48,9 @@ def test_own_graph_is_made_canonical_and_says_so(tmp_path: Path) -> None:
     graph, notes = own_graph(tmp_path, edge_index=edges).load_with_notes()
     assert graph.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
     assert [note.split(": ", 1)[1] for note in notes] == [
-        "1 self-loops removed (protocols add their own)",
-        "1 duplicate edges removed",
-        "directed edges made undirected (1 reverse edges added)",
+        "1 self-loop removed (protocols add their own)",
+        "1 duplicate edge removed",
+        "directed edges made undirected (1 reverse edge added)",
     ]
     assert graph.train is None and graph.x.dtype == torch.float32
 

@@ -100,5 +100,5 @@ def test_the_rows_are_those_that_a_run_writes(
     monkeypatch.chdir(tmp_path)
     _, out, _ = call(SUITE, capsys)
     (cell,) = load_suite("small.yaml").cells()
-    assert f"1 cells x 1 observers x the attacks that read what each protocol sends = {len(cell.attacks)} rows" in out
+    assert f"1 cell x 1 observer x the attacks that read what each protocol sends = {len(cell.attacks)} rows" in out
     assert 0 < len(cell.attacks) < len(registry.names("attack"))

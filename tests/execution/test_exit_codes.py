@@ -77,7 +77,7 @@ def test_a_report_of_failed_cells_is_done_and_one_of_a_refuted_guarantee_is_not(
     assert call("report", str(tmp_path / "both")) == ExitCode.REFUTED
     found = troubles(both, "try again")
     assert [trouble.code for trouble in found] == [ExitCode.REFUTED, ExitCode.FAILED]
-    assert found[1].text == "1 of 2 cells have failed rows; try again"
+    assert found[1].text == "1 of 2 cells has failed rows; try again"
 
 
 def test_a_column_that_says_refuted_is_enough_and_a_claim_is_not() -> None:

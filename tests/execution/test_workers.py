@@ -19,7 +19,7 @@ from harness_runners import KILLED, SLOW, Unreadable, misbehave
 from rich.console import Console
 
 from fglaudit.errors import FglauditError
-from fglaudit.execution.display import PlainProgress, heartbeat
+from fglaudit.execution.display import LiveProgress, PlainProgress, heartbeat, progress_on
 from fglaudit.execution.engines.engine import Listener, Running
 from fglaudit.execution.engines.local_engine import START_TRIES, LocalEngine
 from fglaudit.execution.engines.worker import Progress, Runner, Task
@@ -153,6 +153,23 @@ def test_the_display_says_what_a_cell_does_and_that_it_is_silent() -> None:
         "(round 3 of 9) for 70 s, no sign of life for 40 s"
     )
     assert heartbeat(Running(task, 70, None, Progress(9, 9))) == "attacking and scoring for 70 s"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_bars_are_drawn_where_lines_can_be_redrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dumb terminal showed nothing until the end, and a log with FORCE_COLOR every state of every bar."""
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert isinstance(progress_on(Console(file=Terminal()), 1, 0), LiveProgress)
+    assert isinstance(progress_on(Console(file=io.StringIO()), 1, 0), PlainProgress)
+    assert isinstance(progress_on(Console(file=io.StringIO(), force_terminal=True), 1, 0), PlainProgress)
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(progress_on(Console(file=Terminal()), 1, 0), PlainProgress)
 
 
 def test_what_is_left_is_reckoned_by_cells_that_were_measured(monkeypatch: pytest.MonkeyPatch) -> None:

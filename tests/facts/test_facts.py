@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,8 @@ from fglaudit.errors import FglauditError
 from fglaudit.facts import (
     EDGES,
     GRADIENTS,
+    K_ARY,
+    MULTI_BIT,
     ROWS,
     Absent,
     Additive,
@@ -39,6 +43,7 @@ from fglaudit.facts import (
     rebuilt,
 )
 from fglaudit.facts.stored import fact_from_json, from_json, to_json
+from fglaudit.facts.values import STATED
 from fglaudit.interfaces import Guarantee
 from fglaudit.payloads import ModelUpdate
 from fglaudit.privacy.accounting import Relation
@@ -46,7 +51,7 @@ from fglaudit.privacy.accounting import Relation
 SUMS = Field("NeighborSums", "sums", "up")
 ALL = (
     Clipped(ROWS, "L2", 1.0, "row"),
-    Randomised(ROWS, "multi-bit", (("sampled", 3), ("bit_epsilon", 0.5))),
+    Randomised(ROWS, MULTI_BIT, tuple((name, 0.5) for name in STATED[MULTI_BIT])),
     Scaled(ROWS, 0.5, 2.0),
     KeptColumns(ROWS, (1, 4)),
     DroppedEdges(EDGES, 2),
@@ -92,6 +97,25 @@ def test_a_plugins_fact_with_a_built_in_name_is_not_taken_for_it() -> None:
 def test_an_unknown_stored_fact_is_an_error() -> None:
     with pytest.raises(FglauditError, match="Wished"):
         fact_from_json({"fact": "Wished", "target": "rows"})
+
+
+@pytest.mark.parametrize(
+    ("parameters", "told"),
+    [
+        ((), "must state keep, classes; got () without keep; add it"),
+        ((("keep", 0.9),), "without classes"),
+        ((("keep", "high"), ("classes", 3)), "keep of random reports of kind 'k-ary response' is a finite number; got"),
+        ((("keep", math.nan), ("classes", 3)), "is a finite number; got nan"),
+        (("keep", 0.9), "must state keep, classes"),
+    ],
+)
+def test_reports_of_a_known_kind_state_what_is_read_of_them(parameters: Any, told: str) -> None:
+    """The accountant, audits and attacks read them: without one each of these ended in an error of Python's."""
+    with pytest.raises(FglauditError) as found:
+        Randomised(ROWS, K_ARY, parameters)
+    assert told in str(found.value)
+    with pytest.raises(FglauditError, match="kind 'mine' must state std"):
+        Randomised(ROWS, "mine").parameter("std")
 
 
 def test_facts_are_selected_by_payload_field_and_direction() -> None:

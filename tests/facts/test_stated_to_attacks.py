@@ -131,6 +131,15 @@ def test_a_bare_protocol_gets_the_fix_or_a_result() -> None:
     assert {f.attack for f in bare if f.status is Status.OK} == {"row-presence"}
 
 
+@pytest.mark.parametrize("name", ["label-sums", "code-members"])  # the second reads models, and asks how codes spread
+def test_of_payloads_that_are_not_sent_nothing_is_asked_to_be_stated(name: str) -> None:
+    """FedGCN may send ``HopSums``, and with these settings does not: whoever runs it is no author of it."""
+    attack = build("attack", name, {})
+    cell = dataclasses.replace(CELL, attacks=(attack,))
+    rows = run_cell(cell, suite="test", device=CPU).findings
+    assert {(row.status, row.reason) for row in rows} == {(Status.NOT_APPLICABLE, "no HopSums reaches this observer")}
+
+
 def test_stated_structure_gives_the_findings_of_fedgcn() -> None:
     named = ("cell", "protocol", "protocol_args", "seconds_train", "seconds_attack")
     ours, fedgcn = ([dataclasses.asdict(f) for f in findings(p)] for p in (StatedSums(), HIDDEN))

@@ -66,13 +66,13 @@ def test_two_tables_and_what_is_said_of_them(capsys: pytest.CaptureFixture[str])
     said = capsys.readouterr().out
     assert "4 nodes, 2 undirected edges, 2 features (binary), 2 classes; masks" in said
     for note in (
-        "1 missing feature values set to 0",
-        "1 nodes without a label: -1",
+        "1 missing feature value set to 0",
+        "1 node without a label: -1",
         "2 classes numbered: blue = 0, red = 1",
-        "directed: 1 edges are listed in one direction only and 2 in both",
-        "1 duplicate edges removed",
-        "1 self-loops removed",
-        "1 nodes without an edge",
+        "directed: 1 edge is listed in one direction only and 2 in both",
+        "1 duplicate edge removed",
+        "1 self-loop removed",
+        "1 node without an edge",
     ):
         assert f"note: {note}" in said, said
     assert same_graph()
@@ -120,7 +120,7 @@ def test_clients_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
     Path("nodes.csv").write_text("id,label,client,a\nn1,0,north,1\nn2,1,south,0\nn3,0,east,1\nn4,1,south,0\n")
     assert call("import", "nodes.csv", "edges.csv", "-o", "out.npz") == 0
     said = capsys.readouterr().out
-    assert "3 clients: east = 0 (1 nodes), north = 1 (1 nodes), south = 2 (2 nodes)" in said
+    assert "3 clients: east = 0 (1 node), north = 1 (1 node), south = 2 (2 nodes)" in said
     assert "partitions: [{scheme: given, clients: 3}]" in said
     assert arrays()["clients"].tolist() == [1, 2, 0, 2]
     graph = DatasetSpec("npz", path="out.npz").load()
@@ -138,7 +138,7 @@ def test_other_separators_no_header_of_edges_and_named_columns(capsys: pytest.Ca
     Path("e.csv").write_text("1;2\n2;3\n")
     options = ("--label", "kind", "--id", "who", "--drop", "words")
     assert call("import", "n.csv", "e.csv", "-o", "out.npz", *options) == 0
-    assert "2 edges are listed in one direction each; they are used undirected" in capsys.readouterr().out
+    assert "2 edges are listed in one direction; all are used undirected" in capsys.readouterr().out
     assert same_graph() and arrays()["y"].tolist() == [0, 1, 0, 1] and "train_mask" not in arrays()
 
 
@@ -231,7 +231,7 @@ def test_minus_one_is_no_class_unless_one_is_the_only_other(capsys: pytest.Captu
     """Of classes -1 and 1 the first counted as unlabelled, and the file was refused for its single class."""
     for labels, said, y in (
         (("-1", "1", "-1", "1"), "2 classes numbered: -1 = 0, 1 = 1", [0, 1, 0, 1]),
-        (("-1", "1", "0", "1"), "1 nodes without a label: -1, unlabelled", [-1, 1, 0, 1]),
+        (("-1", "1", "0", "1"), "1 node without a label: -1, unlabelled", [-1, 1, 0, 1]),
     ):
         Path("nodes.csv").write_text(
             "who,label,a\n" + "".join(f"n{i},{label},{i % 2}\n" for i, label in enumerate(labels, 1))

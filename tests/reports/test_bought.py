@@ -21,7 +21,7 @@ from fglaudit.reports.choosing.bought import accuracy_words, costs_nothing, gain
 from fglaudit.reports.choosing.fell_behind import fell_behind
 from fglaudit.reports.formats.console import print_answers
 from fglaudit.reports.labels import Labels
-from fglaudit.reports.numbers import THIN
+from fglaudit.reports.numbers import MINUS, THIN
 from fglaudit.reports.records import load_run
 from fglaudit.reports.summary import Setting, setting_key, summarize
 
@@ -98,9 +98,9 @@ def test_gains_are_paired_on_nodes(tmp_path: Path) -> None:
 def test_a_defense_that_buys_nothing_says_so_everywhere(tmp_path: Path) -> None:
     records = [cell("structure-only", CODES, [1, 1, 1, 0]), cell("fedgcn", SUMS, [1, 0, 0, 0], NOISE)]
     settings = settings_of(tmp_path, *records)
-    said = "bought -50.0 (-141.9 to +41.9) over structure-only, one seed: nothing"
+    said = f"bought {MINUS}50.0 ({MINUS}141.9 to +41.9) over structure-only, one seed: nothing"
     found = texts(tmp_path / "run")
-    assert said in found["report.html"] and said.replace("-", r"-") in found["report.md"]
+    assert said in found["report.html"] and said in found["report.md"]
     for page in ("report.html", "report.md"):
         assert "control: sends no feature" in found[page] and "25.0 %" in found[page].replace("\u202f", " ")
         assert "none by any setting" in found[page] and "always naming the largest class" in found[page]
@@ -110,7 +110,7 @@ def test_a_defense_that_buys_nothing_says_so_everywhere(tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), width=260)
     print_answers(console, load_run(tmp_path / "run"), settings)
     shown = console.file.getvalue()  # type: ignore[attr-defined]
-    assert re.search(r"fedgcn, gaussian +25.0 % +-50.0 \(-141.9 to \+41.9\): nothing", shown)
+    assert re.search(rf"fedgcn, gaussian +25.0 % +{MINUS}50.0 \({MINUS}141.9 to \+41.9\): nothing", shown)
     assert "chance: 25.0 %" in shown and re.search(r"structure-only +75.0 % +control", shown)
 
 

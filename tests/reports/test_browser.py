@@ -61,3 +61,16 @@ def test_nothing_scrolls_sideways_on_a_phone(page: Path, tmp_path: Path) -> None
 
 def test_the_page_is_small(page: Path) -> None:
     assert page.stat().st_size < 400_000
+
+
+def test_columns_are_sorted_by_buttons(page: Path, tmp_path: Path) -> None:
+    """Which every keyboard and screen reader works."""
+    press = "<script>document.querySelector('.heat thead th:nth-child(2) button').click()</script></body>"
+    probed = tmp_path / "sorted.html"
+    probed.write_text(
+        re.sub(r"<meta http-equiv=[^>]*>", "", page.read_text("utf-8")).replace("</body>", press), "utf-8"
+    )
+    body = browse(probed, "--dump-dom").stdout
+    assert re.search(r'<th scope="col" aria-sort="ascending"><button type="button"[^>]*>Accuracy</button>', body)
+    shown = re.findall(r'<td data-label="Accuracy" data-sort="([-\d.]+)">', body)
+    assert len(shown) > 2 and shown == sorted(shown, key=float)

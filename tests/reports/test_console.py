@@ -127,3 +127,13 @@ def test_many_observers_stand_in_several_tables(tmp_path: Path) -> None:
     assert "accuracy" in first and "accuracy" not in second
     shown = re.findall(r"Client \d", first + second)
     assert shown == [f"Client {k}" for k in range(MOST_OBSERVERS + 2)]
+
+
+def test_on_a_narrow_terminal_no_word_is_broken(tmp_path: Path) -> None:
+    """Six columns of a table in 40 columns of a terminal were a few letters each."""
+    run = load_run(store(tmp_path / "run", make_run(seeds=(0,))))
+    console = Console(file=io.StringIO(), width=40)
+    print_answers(console, run)
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    start = lines.index("fedgcn hops=1, drop-singletons")
+    assert lines[start + 1].startswith("  accuracy: ") and lines[start + 3].startswith("  Server: LEAKS ")

@@ -11,6 +11,7 @@ from report_runs import DEFENSES, PROTOCOLS, make_cell, store
 from fglaudit.finding import SEALED, Status
 from fglaudit.reports import write_report
 from fglaudit.reports.terms import terms_used
+from fglaudit.reports.verdict import MOST_COSTS
 
 
 def text_of(folder: Path) -> str:
@@ -62,3 +63,20 @@ def test_a_defense_that_blinds_one_observer_alone_is_named_with_its_accuracy(tmp
     text = text_of(store(tmp_path / "run", [bare, replace(sealed, findings=tuple(rows))]))
     assert "none of its defenses here is shown to stop all attacks on features" in text
     assert re.search(r"in part: drop-singletons at [\d.]+\s% \(Server: ciphertexts only\)", text)
+
+
+def test_many_settings_leave_every_answer_on_the_first_screen(tmp_path: Path) -> None:
+    """A suite of eight data sets had five screens of accuracies before what to do next."""
+    cells = []
+    for number in range(12):
+        one = make_cell(PROTOCOLS[0], DEFENSES[0], number)
+        findings = tuple(replace(row, dataset=f"data{number}", seed=0) for row in one.findings)
+        description = {**one.description, "dataset": {"name": f"data{number}"}}
+        cells.append(replace(one, findings=findings, description=description))
+    folder = store(tmp_path / "run", cells)
+    text = text_of(folder)
+    assert text.count("without a defense") == MOST_COSTS and "4 more sentences: see report.html." in text
+    page = (folder / "report.html").read_text("utf-8")
+    assert "data0, dirichlet, clients=10, beta=10000; data1" in page and "; and 9 more · 12 settings · seed 0" in page
+    hidden = re.search(r">4 more</summary>(.*?)</details>", page, re.DOTALL)
+    assert hidden is not None and hidden[1].count("without a defense") == 4

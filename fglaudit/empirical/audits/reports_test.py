@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.empirical.replays.staging import Staged
-from fglaudit.facts import ROWS, Randomised, first
+from fglaudit.facts import MULTI_BIT, ROWS, Randomised, first
 from fglaudit.graph import ClientGraph
 from fglaudit.guarantees import REFUTED_AT, Audit, Outcome
 from fglaudit.rng import derive
@@ -29,7 +29,7 @@ def reports_audits(staged: Staged, clients: Sequence[ClientGraph], *, seed: int)
     if fact is None:
         return ()
     parameters = dict(fact.parameters)
-    if fact.kind != "multi-bit":
+    if fact.kind != MULTI_BIT:
         return (Audit("reports", Outcome.UNTESTED, f"random reports of kind {fact.kind!r} have no test here"),)
     middle = (float(parameters["low"]) + float(parameters["high"])) / 2
     real = [_prepared(staged, clients, seed, generator) for generator in range(GENERATORS)]
