@@ -23,6 +23,9 @@ from fglaudit.attacks.sums.equations.neighbor_equations import NeighborEquations
 from fglaudit.nn.sparse import SparseMatrix
 from fglaudit.view import View
 
+HALF = 0.5 + 1e-9
+"""Above it an estimated bit is one. One half itself is common, where two neighbours enter all equations alike: that is
+no one, and not for the rounding of a solver to decide, which differs with the number of threads."""
 _EXACT = 5e-4
 """Rounding error of a proven row, relative to its largest entry; half of what the scorer allows."""
 

@@ -98,3 +98,20 @@ def test_noise_is_weighed_against_the_prior() -> None:
     gram = matrix @ matrix.T + (0.3**2 / 0.16) * torch.eye(known.num_rows).double()
     wanted = mean + matrix.T @ torch.linalg.solve(gram, known.values - matrix @ mean)
     assert torch.allclose(module.linear_posterior(known, mean, variance).mean, wanted, atol=1e-9)
+
+
+@pytest.mark.parametrize("attack", [RowSpace(), IntegerPropagation()], ids=lambda a: a.name)
+def test_rounding_decides_on_no_entry(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In counts two neighbours share many an entry evenly: one half each, give or take what the solver rounds."""
+    run = record(FedGCN(hops=1, rounds=1, aggregate="counts"), example_graph(nodes=48, features=40, clients=4))
+    view = run.view(Observer(parties=(0,)))
+    solved = module.posterior_of_sums(view, CPU, 1.0)
+    assert int(((solved.mean - 0.5).abs() < 1e-12).sum()) > 10
+    found = []
+    for error in (1e-13, -1e-13):
+        moved = dataclasses.replace(solved, mean=solved.mean + error)
+        monkeypatch.setattr(f"{type(attack).__module__}.posterior_of_sums", lambda *_, moved=moved: moved)
+        result = attack.run(view, rng=derive(0, "attack"), device=CPU)
+        assert isinstance(result, Reconstruction)
+        found.append(result.rows)
+    assert torch.equal(*found)
