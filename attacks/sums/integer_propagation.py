@@ -18,7 +18,7 @@ from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.adversary.public_rules import clip_of_rows, noise_on, unused_columns
 from fglaudit.attacks.sums.bits.binary_system import binary_system
 from fglaudit.attacks.sums.bits.bit_decoding import settle_bits
-from fglaudit.attacks.sums.equations.linear_posterior import posterior_of_sums
+from fglaudit.attacks.sums.equations.linear_posterior import HALF, posterior_of_sums
 from fglaudit.attacks.sums.equations.neighbor_equations import neighbor_equations, no_equations
 from fglaudit.attacks.sums.modelled_facts import in_terms
 from fglaudit.attacks.sums.planting import plant_lone_neighbors
@@ -52,7 +52,7 @@ class IntegerPropagation(Attack):
         prior = feature_prior(view, equations.nodes.cpu())
         mean = prior.mean if prior.informed else torch.zeros_like(prior.mean)
         solved = posterior_of_sums(view, device, 1.0)
-        rows = solved.mean.round().clamp(0, 1)
+        rows = (solved.mean > HALF).to(solved.mean)
         determined = solved.determined & (solved.error < 0.25)
         system = settle_bits(binary_system(equations), by_weight=False)
         zero = torch.ones(rows.shape, dtype=torch.bool, device=device)

@@ -57,14 +57,16 @@ class RowPresence(Attack):
         return None if len(_sent(view)) else "no client's message names the nodes that its rows belong to"
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
-        pairs, returned = _sent(view), _returned(view)
-        share = len(pairs) / max(1, len(torch.unique(pairs[:, 0])) * view.public.num_nodes)
-        gone = torch.cartesian_prod(absent_clients(view, NeighborSums), torch.arange(view.public.num_nodes))
+        n, pairs, returned = view.public.num_nodes, _sent(view), _returned(view)
+        senders = torch.unique(torch.div(pairs, n, rounding_mode="floor"))
+        share = len(pairs) / max(1, len(senders) * n)
+        gone = (absent_clients(view, NeighborSums)[:, None] * n + torch.arange(n)).flatten()
         estimate = torch.cat([torch.ones(len(pairs)), torch.full((len(gone),), share)])
-        subjects, place = torch.unique(torch.cat([pairs, gone, returned]), dim=0, return_inverse=True)
+        found, place = torch.unique(torch.cat([pairs, gone, returned]), return_inverse=True)
         score = torch.cat([estimate.double(), torch.ones(len(returned), dtype=torch.double)])
+        subjects = torch.stack([torch.div(found, n, rounding_mode="floor"), found % n], 1)
         return Inference(
-            self.quantity, subjects, torch.zeros(len(subjects), dtype=torch.double).index_add_(0, place, score)
+            self.quantity, subjects, torch.zeros(len(found), dtype=torch.double).index_add_(0, place, score)
         )
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
@@ -84,28 +86,28 @@ class RowPresence(Attack):
 
 
 def _returned(view: View) -> Tensor:
-    """Return the pairs (client, node) [S, 2] of all rows that the server sends clients, sealed or not."""
-    found = [torch.empty(0, 2, dtype=torch.long)]
+    """Return the pairs ``client N + node`` [S] of all rows that the server sends clients, sealed or not, ascending."""
+    found = [torch.empty(0, dtype=torch.long)]
     for kind in (NeighborSums, Ciphertexts):
         for batch in view.messages.of(kind):
             assert isinstance(batch.payload, NeighborSums | Ciphertexts)
             message = batch.entry_messages()
             use = (batch.senders[message] == SERVER) & (batch.payload.nodes >= 0)
-            found.append(torch.stack([batch.receivers[message], batch.payload.nodes], 1)[use])
-    pairs: Tensor = torch.unique(torch.cat(found), dim=0)
+            found.append((batch.receivers[message] * view.public.num_nodes + batch.payload.nodes)[use])
+    pairs: Tensor = torch.unique(torch.cat(found))
     return pairs
 
 
 def _sent(view: View) -> Tensor:
-    """Return the pairs (client, node) [S, 2] of all rows sent to the server: of a client those that can be read, and
-    where none can the names of its ciphertexts."""
-    pairs = torch.empty(0, 2, dtype=torch.long)
+    """Return the pairs ``client N + node`` [S] of all rows sent to the server, ascending: of a client those that can be
+    read, and where none can the names of its ciphertexts."""
+    n, pairs = view.public.num_nodes, torch.empty(0, dtype=torch.long)
     for kind in (NeighborSums, Ciphertexts):
-        found, read = [pairs], torch.unique(pairs[:, 0])
+        found, read = [pairs], torch.unique(torch.div(pairs, n, rounding_mode="floor"))
         for batch in view.messages.of(kind):
             assert isinstance(batch.payload, NeighborSums | Ciphertexts)
             sender = batch.senders[batch.entry_messages()]
             use = (sender != SERVER) & (batch.payload.nodes >= 0) & ~torch.isin(sender, read)
-            found.append(torch.stack([sender, batch.payload.nodes], 1)[use])
-        pairs = torch.unique(torch.cat(found), dim=0)
+            found.append((sender * n + batch.payload.nodes)[use])
+        pairs = torch.unique(torch.cat(found))
     return pairs

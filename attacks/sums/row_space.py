@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.adversary.public_rules import clip_of_rows, unused_columns
-from fglaudit.attacks.sums.equations.linear_posterior import posterior_of_sums
+from fglaudit.attacks.sums.equations.linear_posterior import HALF, posterior_of_sums
 from fglaudit.attacks.sums.equations.neighbor_equations import neighbor_equations, no_equations
 from fglaudit.attacks.sums.modelled_facts import in_errors, in_terms, in_values
 from fglaudit.attacks.sums.planting import plant_lone_neighbors
@@ -57,11 +57,11 @@ class RowSpace(Attack):
         proven = solved.certain(0.0 if view.public.features is FeatureKind.REAL else level) & exact
         proven &= clip is None and not bool(unused.any())
         if view.public.features is FeatureKind.BINARY and clip is None:
-            rows = rows.round().clamp(0, 1)
+            rows = (rows > HALF).to(rows)
         elif view.public.features is FeatureKind.BINARY:
-            rows = (rows > 0.5 * (top[:, None] if exact else level)).to(rows)
+            rows = (rows > HALF * (top[:, None] if exact else level)).to(rows)
         elif view.public.features is FeatureKind.SCALED_BINARY:
-            rows = torch.where(rows > 0.5 * top[:, None], rows, 0.0)
+            rows = torch.where(rows > HALF * top[:, None], rows, 0.0)
         rows[:, unused.to(device)] = self._guess(view, prior.mean)[:, unused].to(rows)
         confidence = torch.where(proven, 1.0, 0.0)
         return Reconstruction(rows.float().cpu(), equations.nodes.cpu(), confidence.cpu(), proven.cpu())

@@ -113,9 +113,11 @@ def read_parts(view: View, nodes: Tensor, parts: Tensor, std: Tensor, error: flo
         certainty = torch.full((len(parts),), 0.5, dtype=torch.double, device=parts.device)
     else:
         whole = clip_of_rows(view) is None  # a clip leaves levels whose inverses are no integers
-        blocks = [_self_terms(block, error, whole) for block in torch.split(parts, _ROWS_AT_ONCE)]
-        found = torch.cat([b[0] for b in blocks])
-        certainty = torch.cat([b[1] for b in blocks])
+        found = torch.zeros_like(parts, dtype=torch.bool)
+        certainty = torch.zeros(len(parts), dtype=torch.double, device=parts.device)
+        # Sums of few terms take few distinct values: a table is as wide as its longest row.
+        for block in torch.split((parts > error).sum(1).argsort(stable=True), _ROWS_AT_ONCE):
+            found[block], certainty[block] = _self_terms(parts[block], error, whole)
         told = found.any(1) | ~(parts > error).any(1)  # a sum without any term of its own says nothing of the row
         nodes, found, certainty = nodes[told.cpu()], found[told], certainty[told]
     nodes, best = _best_part(nodes, certainty.cpu())
@@ -190,29 +192,24 @@ def _self_terms(parts: Tensor, error: float, whole: bool) -> tuple[Tensor, Tenso
     number = torch.bincount(cluster)
     table, frequency, slot = _tabulate(row[new], value[new], number, len(parts))
 
-    # Which values are sums of two more frequent ones, and of which.
-    pair = table[:, :, None] + table[:, None, :]
-    below = torch.ones(_VALUES, _VALUES, dtype=torch.bool, device=parts.device).triu(1)
-    match = (pair[:, None] - table[:, :, None, None]).abs() <= 2 * _SAME * table[:, :, None, None] + 3 * error
-    common = torch.minimum(frequency[:, :, None], frequency[:, None, :])
-    match &= (
-        below
-        & (common[:, None] >= frequency[:, :, None, None])
-        & (common[:, None] > 0)
-        & (frequency > 0)[:, :, None, None]
-    )
-    composite = match.flatten(2).any(2)
+    # Which values [B, V] are sums of two that are no rarer, and of which pairs [B, V, P].
+    width = table.shape[1]
+    one, other = torch.triu_indices(width, width, 1, device=parts.device)
+    pair, common = table[:, one] + table[:, other], torch.minimum(frequency[:, one], frequency[:, other])
+    least = torch.where(frequency > 0, frequency, parts.shape[1] + 1)
+    match = (pair[:, None] - table[:, :, None]).abs_() <= (2 * _SAME * table + 3 * error)[:, :, None]
+    match &= common[:, None] >= least[:, :, None]
+    composite = match.any(2)
     inverse = 1 / table.clamp(min=1e-12)
     integral = (inverse - inverse.round()).abs() <= _INTEGER * inverse + error * inverse.square()
     candidate = (frequency > 0) & ~composite
     if whole:
         candidate &= integral
     choice = torch.where(candidate, frequency, -1).argmax(1)
-    rows = torch.arange(len(parts), device=parts.device)
-    with_choice = match[rows, :, choice, :].any(2) | match[rows, :, :, choice].any(2)
+    with_choice = (match & ((one == choice[:, None]) | (other == choice[:, None]))[:, None]).any(2)
     taken = with_choice.scatter(1, choice[:, None], True) & candidate.any(1, keepdim=True)
     inside = torch.zeros_like(parts, dtype=torch.bool)
-    seen = slot[cluster] < _VALUES
+    seen = slot[cluster] < width
     inside[row[seen], entry[seen]] = taken[row[seen], slot[cluster][seen]]
     terms = ((frequency > 0) & ~composite).sum(1)
     sure = torch.where(terms == 1, 1.0 if whole else 0.5, 0.5) * candidate.any(1)
@@ -226,9 +223,10 @@ def _tabulate(row: Tensor, value: Tensor, number: Tensor, rows: int) -> tuple[Te
     count = torch.bincount(row, minlength=rows)
     slot = torch.empty_like(row)
     slot[order] = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[row[order]]
-    table = torch.zeros(rows, _VALUES, dtype=torch.double, device=row.device)
-    frequency = torch.zeros(rows, _VALUES, dtype=torch.long, device=row.device)
-    kept = slot < _VALUES
+    width = int(count.clamp(1, _VALUES).max().item()) if rows else 1
+    table = torch.zeros(rows, width, dtype=torch.double, device=row.device)
+    frequency = torch.zeros(rows, width, dtype=torch.long, device=row.device)
+    kept = slot < width
     table[row[kept], slot[kept]] = value[kept]
     frequency[row[kept], slot[kept]] = number[kept]
     return table, frequency, slot

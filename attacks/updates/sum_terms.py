@@ -34,7 +34,8 @@ _REPEATS = 3
 _MOST_LEVELS = 500
 """Different values of a sum that is still taken apart: that of Cora's largest hub, 169 nodes, has 293. Sums over many
 hops have more, and all of them are single values by chance."""
-_MOST_SUMS = 200_000
+_MOST_SUMS, _FEW_TERMS = 200_000, 6
+"""Sums that are looked through, and their terms where there are more."""
 _LOG_ODDS = -4.0
 """Of a word in a row: one in fifty."""
 
@@ -66,7 +67,8 @@ def sum_terms(row: Tensor) -> SumTerms:
     if not len(parts):
         return none
     limit = values[-1] + _EXACT
-    loose = _explained(values, _bounded_sums(parts, np.full(len(parts), _REPEATS), limit), _REPEATS)
+    few = np.full(len(parts), _REPEATS)
+    loose = _explained(values, _bounded_sums(parts, few, limit), few)
     most = np.maximum(loose.max(axis=0), np.ceil((sizes - _ROW / 2) / _ROW).astype(int)).clip(min=1)
     found = _explained(values, _bounded_sums(parts, most, limit), most)
     bits = torch.zeros(len(parts), len(row), dtype=torch.bool)
@@ -112,50 +114,63 @@ def _parts(values: np.ndarray, counts: np.ndarray, single: np.ndarray) -> tuple[
 
 
 class _Sums(NamedTuple):
-    """Sums of parts.
+    """Sums of parts, by the number of their terms.
 
     Attributes:
-        totals: [T].
-        steps: for every part, which of the sums without it and those after it each sum goes on from, and how many of it
-            it adds, [T'] each for the T' sums so far.
+        totals: [T]; the first has no terms.
+        before: which sum each goes on from [T], the first from itself.
+        part: which part it adds to that [T].
     """
 
     totals: np.ndarray
-    steps: list[tuple[np.ndarray, np.ndarray]]
+    before: np.ndarray
+    part: np.ndarray
 
-    def counts(self, which: np.ndarray) -> np.ndarray:
-        """Return how many of each part the sums ``which`` [n] have [n, A]."""
-        found = np.empty((len(which), len(self.steps)), dtype=int)
-        for part, (before, repeats) in reversed(list(enumerate(self.steps))):
-            found[:, part] = repeats[which]
-            which = before[which]
+    def counts(self, which: np.ndarray, parts: int) -> np.ndarray:
+        """Return how many of each of the ``parts`` the sums ``which`` [n] have [n, A]."""
+        found, rows = np.zeros((len(which), parts), dtype=int), np.arange(len(which))
+        while len(rows := rows[which[rows] > 0]):
+            found[rows, self.part[which[rows]]] += 1
+            which = self.before[which]
         return found
 
 
 def _bounded_sums(parts: np.ndarray, most: np.ndarray, limit: float) -> _Sums:
-    """Return all sums up to ``limit`` of at most ``most`` [A] of each of ``parts`` [A]; of as few terms as it takes for
-    these to be fewer than a bound."""
-    for terms in (int(most.sum()), 6, 5, 4, 3, 2):
-        totals, used, steps = np.zeros(1), np.zeros(1, dtype=int), []
-        for part, bound in zip(parts, most, strict=True):
-            repeats = np.arange(bound + 1)
-            more, many = totals[:, None] + part * repeats, used[:, None] + repeats
-            steps.append(((more <= limit) & (many <= terms)).nonzero())
-            totals, used = more[steps[-1]], many[steps[-1]]
-            if len(totals) > _MOST_SUMS and terms > 2:
-                break
-        else:
+    """Return all sums up to ``limit`` of at most ``most`` [A] of each of ``parts`` [A], ascending; of at most
+    ``_FEW_TERMS`` where there are more than a bound, and of as few as it takes, two at least, where there still are.
+
+    A sum of one term more adds a part that is no smaller, so that each is made once.
+    """
+    totals, part, same = np.zeros(1), np.zeros(1, dtype=int), np.zeros(1, dtype=int)  # same: how many of its last part
+    found, first, count = [(totals, np.zeros(1, dtype=int), part)], 0, 1
+    for terms in range(1, int(most.sum()) + 1):
+        low = part + (same >= most[part])
+        sizes = (np.searchsorted(parts, limit - totals, side="right") - low).clip(min=0)
+        count += int(sizes.sum())
+        if count > _MOST_SUMS and terms > 2:
+            found = found[: _FEW_TERMS + 1]
             break
-    return _Sums(totals, steps)
+        before = np.repeat(np.arange(len(totals)), sizes)
+        if not len(before):
+            break
+        added = np.arange(len(before)) - np.repeat(sizes.cumsum() - sizes - low, sizes)
+        same = np.where((added == part[before]) & (terms > 1), same[before], 0) + 1
+        totals, part = totals[before] + parts[added], added
+        found.append((totals, before + first, part))
+        first += len(sizes)
+    return _Sums(*(np.concatenate(each) for each in zip(*found, strict=True)))
 
 
-def _explained(values: np.ndarray, sums: _Sums, most: np.ndarray | int) -> np.ndarray:
+def _explained(values: np.ndarray, sums: _Sums, most: np.ndarray) -> np.ndarray:
     """Return the likeliest counts of each of ``values`` [L, A] among ``sums``; zeros for a value that is none."""
-    order = np.argsort(sums.totals, kind="stable")
-    low, high = (np.searchsorted(sums.totals[order], values + side * 2 * _EXACT) for side in (-1, 1))
+    width = 2 * _EXACT
+    above = np.append(values, np.inf)[np.searchsorted(values, sums.totals - width)]
+    near = (above <= sums.totals + width).nonzero()[0]
+    order = near[np.argsort(sums.totals[near], kind="stable")]
+    low, high = (np.searchsorted(sums.totals[order], values + side * width) for side in (-1, 1))
     sizes = high - low
     first = sizes.cumsum() - sizes
-    counts = sums.counts(order[np.repeat(low - first, sizes) + np.arange(sizes.sum())])
+    counts = sums.counts(order[np.repeat(low - first, sizes) + np.arange(sizes.sum())], len(most))
     ways = (gammaln(most + 1.0) - gammaln(counts + 1.0) - gammaln(most - counts + 1.0)).sum(axis=1)
     score = ways + _LOG_ODDS * counts.sum(axis=1)
     found = np.zeros((len(values), counts.shape[1]), dtype=int)

@@ -13,7 +13,7 @@ import argparse
 import dataclasses
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -136,17 +136,18 @@ def power(seconds: list[float]) -> str:
     return f"{slope:.1f}"
 
 
-def report(case: Case) -> None:
-    """Measure one protocol and print its table."""
+def report(case: Case, grown_in: Sequence[str]) -> None:
+    """Measure one protocol, ``grown_in`` some respects or in all, and print its table."""
     first = dataclasses.replace(case.size, rounds=2)
     _training(case.build(first), case.graph(first))  # the first of a process imports what the others use
     once = measure(case, case.size)
-    respects = case.size.respects()
+    respects = [what for what in case.size.respects() if what in grown_in or not grown_in]
     grown = {
         what: [once, *(measure(case, case.size.grown(what, factor)) for factor in FACTORS[1:])] for what in respects
     }
     settings = " ".join(f"{name}={value}" for name, value in case.arguments.items())
-    print(f"{case.protocol} {settings} from", ", ".join(f"{getattr(case.size, what)} {what}" for what in respects))
+    start = ", ".join(f"{getattr(case.size, what)} {what}" for what in case.size.respects())
+    print(f"{case.protocol} {settings} from {start}")
     print(f"{'':44}{'seconds':>9}", *(f"{what:>9}" for what in respects))
     for name, seconds in once.items():
         powers = [power([run.get(name, 0.0) for run in grown[what]]) for what in respects]
@@ -157,11 +158,12 @@ def main() -> None:
     """Print one table per protocol."""
     parser = argparse.ArgumentParser(prog="python -m bench.speed.growth", description=__doc__)
     parser.add_argument("protocol", nargs="*", help="all of them by default")
-    chosen = parser.parse_args().protocol
+    parser.add_argument("--in", dest="grown_in", nargs="+", default=[], choices=Size().respects(), help="default: all")
+    options = parser.parse_args()
     torch.set_num_threads(1)
     for case in CASES:
-        if not chosen or case.protocol in chosen:
-            report(case)
+        if not options.protocol or case.protocol in options.protocol:
+            report(case, options.grown_in)
 
 
 if __name__ == "__main__":

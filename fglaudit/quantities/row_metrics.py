@@ -21,6 +21,8 @@ RELATIVE_TOLERANCE = 1e-3
 """Largest error of an exact real-valued row, relative to the row's largest entry (design, section 5)."""
 _ENTRIES_AT_FIRST = 4
 _PAIRS_AT_ONCE = 2**24
+_ZERO = 2**15
+"""Rank of 0 among the numbers of half precision."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,9 @@ def auc_of_entries(rows: Sequence[Tensor], truths: Sequence[Tensor], kind: Featu
         ones = torch.bincount(rank[support(truth, kind).flatten().nonzero().squeeze(1)], minlength=65536)
         positive += ones
         negative += torch.bincount(rank, minlength=65536) - ones
+    for counts in (positive, negative):  # -0 stands before 0, and is the same: which of them rounding leaves is chance
+        counts[_ZERO] += counts[_ZERO - 1]
+        counts[_ZERO - 1] = 0
     pairs = positive.sum() * negative.sum()
     if pairs == 0:
         return None

@@ -110,6 +110,14 @@ def test_auc_equals_scikit_learn() -> None:
     assert auc_of_entries([scores], [torch.zeros(40, 7)], FeatureKind.BINARY) is None
 
 
+def test_the_sign_of_a_zero_ranks_nothing() -> None:
+    """A solver leaves -0 where another leaves 0: rounded to words, an estimate of -1e-17 is -0."""
+    truth = torch.tensor([[1.0, 0.0, 1.0, 0.0]])
+    for scores in ([0.0, -0.0, 0.0, -0.0], [-0.0, 0.0, -0.0, 0.0], [0.0, 0.0, 0.0, 0.0]):
+        assert auc_of_entries([torch.tensor([scores])], [truth], FeatureKind.BINARY) == 0.5
+    assert auc_of_entries([torch.tensor([[1.0, -1.0, -0.0, 0.0]])], [truth], FeatureKind.BINARY) == 0.875
+
+
 def test_breakdown_and_clusters() -> None:
     values = torch.tensor([1.0, 0.0, 1.0])
     parts = breakdown([game()], values)

@@ -1,14 +1,14 @@
 """Linear algebra of the equations: the unknown rows that they determine, and the best linear estimate of the rest.
 
 Row j is determined whatever the other rows are if and only if the unit vector e_j lies in the row space of the
-coefficient matrix B. With B = U diag(s) V' of one connected component, that is the case where the j-th row of V
-(non-zero s only) has norm one. The estimate is the posterior mean of a Gaussian prior: ``mean + V diag(s v / (s^2 v +
-noise^2)) U' (values - B mean)``; without noise it is the least change to the prior mean that satisfies all equations,
-and exact for determined rows.
+coefficient matrix B: if there are multipliers z of the equations with ``B' z = e_j``. The estimate is the posterior
+mean of a Gaussian prior of variance v: ``mean + B' z`` with ``(B B' + noise^2 / v) z = values - B mean``; without noise
+it is the least change to the prior mean that satisfies all equations, and exact for determined rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -18,14 +18,16 @@ from torch import Tensor
 
 from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.adversary.running.once_per_view import once_per_view
+from fglaudit.attacks.sums.equations.gram_blocks import Entries, GramBlocks
 from fglaudit.attacks.sums.equations.neighbor_equations import NeighborEquations, neighbor_equations
+from fglaudit.nn.sparse import SparseMatrix
 from fglaudit.view import View
 
-_RANK_TOLERANCE = 1e-10
+HALF = 0.5 + 1e-9
+"""Above it an estimated bit is one. One half itself is common, where two neighbours enter all equations alike: that is
+no one, and not for the rounding of a solver to decide, which differs with the number of threads."""
 _EXACT = 5e-4
 """Rounding error of a proven row, relative to its largest entry; half of what the scorer allows."""
-_INSIDE = 1e-8
-"""A unit vector counts as inside the row space when the square of its distance to it is below this."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class LinearPosterior:
     Attributes:
         mean: the estimate [U, F].
         determined: which rows the equations determine [U].
-        error: bound on the rounding error of determined rows [U].
+        error: bound on the rounding error of determined rows [U], infinite for others.
     """
 
     mean: Tensor
@@ -72,66 +74,60 @@ def linear_posterior(equations: NeighborEquations, mean: Tensor, variance: Tenso
 
     Args:
         mean: prior mean [U, F], float64.
-        variance: prior variance [U, F]; one value per node is used, its mean over features.
+        variance: prior variance [U, F]; one value per component is used, its mean over unknowns and features.
     """
-    unknowns, device = equations.num_unknowns, equations.values.device
-    bad = torch.zeros(equations.num_rows, device=device).index_add_(
-        0, equations.rows, equations.coefficients.isnan().float()
-    )
-    usable = (equations.hidden == 0) & (bad == 0)
-    term = usable[equations.rows].nonzero().squeeze(1)
-    rows, columns, weight = equations.rows[term], equations.columns[term], equations.coefficients[term]
-    labels = _labels(equations.num_rows, unknowns, rows, columns)
-    present = torch.unique(rows)
-    row_order = present[labels[present].argsort(stable=True)]
-    met = torch.zeros(unknowns, dtype=torch.bool, device=device)
-    met[columns] = True
-    column_order = met.nonzero().squeeze(1)
-    column_order = column_order[labels[equations.num_rows + column_order].argsort(stable=True)]
-    _, row_count = torch.unique_consecutive(labels[row_order], return_counts=True)
-    _, column_count = torch.unique_consecutive(labels[equations.num_rows + column_order], return_counts=True)
-
-    out = mean.clone()
-    determined = torch.zeros(unknowns, dtype=torch.bool, device=device)
-    error = torch.full((unknowns,), torch.inf, dtype=torch.double, device=device)
-    # Rank of a component among those of its shape, and position in it.
-    place = torch.full((2, equations.num_rows + unknowns), -1, device=device)
-    row_start, column_start = row_count.cumsum(0) - row_count, column_count.cumsum(0) - column_count
-    noise = equations.std + 1e-12
-    for height, width in torch.unique(torch.stack([row_count, column_count], 1), dim=0).tolist():
-        same = ((row_count == height) & (column_count == width)).nonzero().squeeze(1)
-        at_row = row_order[row_start[same][:, None] + torch.arange(height, device=device)]
-        at_column = column_order[column_start[same][:, None] + torch.arange(width, device=device)]
-        place.fill_(-1)
-        block = torch.arange(len(same), device=device)[:, None]
-        place[0, at_row], place[1, at_row] = (
-            block.expand_as(at_row),
-            torch.arange(height, device=device).expand_as(at_row),
-        )
-        place[1, equations.num_rows + at_column] = torch.arange(width, device=device).expand_as(at_column)
-        inside = place[0, rows] >= 0
-        matrix = torch.zeros(len(same), height, width, dtype=torch.double, device=device)
-        matrix[place[0, rows[inside]], place[1, rows[inside]], place[1, equations.num_rows + columns[inside]]] = weight[
-            inside
-        ]
-        left, singular, right = torch.linalg.svd(matrix, full_matrices=False)
-        keep = singular > _RANK_TOLERANCE * singular[:, :1]
-        projection = ((right**2) * keep[:, :, None]).sum(1)
-        spread = variance[at_column].mean((1, 2))[:, None]
-        level = noise[at_row].mean(1, keepdim=True)
-        gain = torch.where(keep, singular * spread / (singular**2 * spread + level**2), 0.0)
-        solve = (right.mT * gain[:, None, :]) @ left.mT  # [blocks, width, height]
-        rest = equations.values[at_row] - matrix @ mean[at_column]
-        out[at_column] += solve @ rest
-        determined[at_column] = projection > 1 - _INSIDE
-        error[at_column] = (solve.abs() @ equations.tolerance[at_row]).amax(2)
-    return LinearPosterior(out, determined, error)
+    shape, entries = (equations.num_rows, equations.num_unknowns), _complete(equations)
+    labels = _labels(shape, entries)
+    ridge = _noise_to_prior(equations.std, variance, entries, labels)
+    matrix = SparseMatrix.from_entries(*entries, shape)
+    rest = equations.values - matrix @ mean
+    multipliers = torch.zeros_like(rest)
+    determined = torch.zeros(shape[1], dtype=torch.bool, device=ridge.device)
+    error = torch.full((shape[1],), torch.inf, dtype=torch.double, device=ridge.device)
+    for rows in _components(torch.unique(entries.rows), labels):
+        blocks = GramBlocks.of(entries, rows, shape[0])
+        columns, bound = blocks.unit_vectors(shape[1], equations.tolerance)
+        determined[columns], error[columns] = True, bound
+        multipliers[rows] = blocks.with_ridge(ridge[rows[:, 0]]).solve(rest[rows])
+    return LinearPosterior(mean + matrix.T @ multipliers, determined, error)
 
 
-def _labels(rows: int, unknowns: int, row: Tensor, column: Tensor) -> Tensor:
+def _complete(equations: NeighborEquations) -> Entries:
+    """Return the coefficients of the complete equations, ascending by unknown."""
+    unclear = equations.hidden != 0
+    unclear[equations.rows[equations.coefficients.isnan()]] = True
+    term = (~unclear[equations.rows]).nonzero().squeeze(1)
+    term = term[equations.columns[term].argsort(stable=True)]
+    return Entries(equations.rows[term], equations.columns[term], equations.coefficients[term])
+
+
+def _labels(shape: tuple[int, int], entries: Entries) -> Tensor:
     """Return component numbers of equations and unknowns [rows + unknowns]."""
-    size = rows + unknowns
+    row, column = entries.rows, entries.columns + shape[0]
     links = coo_array(
-        (torch.ones(len(row)).numpy(), (row.cpu().numpy(), (column + rows).cpu().numpy())), shape=(size, size)
+        (torch.ones(len(row)).numpy(), (row.cpu().numpy(), column.cpu().numpy())), shape=(sum(shape),) * 2
     )
     return torch.from_numpy(connected_components(links, directed=False)[1]).long().to(row.device)
+
+
+def _components(rows: Tensor, labels: Tensor) -> Iterator[Tensor]:
+    """Yield ``rows`` [n] by component, those of equally many together [b, h]."""
+    rows = rows[labels[rows].argsort(stable=True)]
+    _, sizes = torch.unique_consecutive(labels[rows], return_counts=True)
+    start = sizes.cumsum(0) - sizes
+    for height in torch.unique(sizes).tolist():
+        yield rows[start[sizes == height][:, None] + torch.arange(height, device=rows.device)]
+
+
+def _noise_to_prior(std: Tensor, variance: Tensor, entries: Entries, labels: Tensor) -> Tensor:
+    """Return of every equation the square of its component's mean noise over the prior variance there [R]."""
+    noise, spread = torch.zeros(2, len(labels), dtype=torch.double, device=std.device)
+    rows, columns = torch.unique(entries.rows), torch.unique(entries.columns)
+    _add_means(noise, labels[rows], std[rows])
+    _add_means(spread, labels[len(std) + columns], variance[columns].mean(1))
+    return (noise.square() / spread.clamp(min=1e-300))[labels[: len(std)]]
+
+
+def _add_means(total: Tensor, labels: Tensor, values: Tensor) -> None:
+    """Add to ``total`` the mean of the ``values`` [n] of every label."""
+    total.index_add_(0, labels, values / torch.bincount(labels, minlength=len(total))[labels])

@@ -1,4 +1,4 @@
-"""The matrix of an observer's sums is decomposed once for all attacks that solve it."""
+"""The solved equations against dense algebra, and that all attacks of an observer share them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from fglaudit.attacks.sums.equations import linear_posterior as module
+from fglaudit.attacks.sums.equations.neighbor_equations import NeighborEquations
 from fglaudit.attacks.sums.integer_propagation import IntegerPropagation
 from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
 from fglaudit.attacks.sums.row_space import RowSpace
@@ -42,3 +43,75 @@ def test_attacks_share_the_decomposition_and_leave_it_as_it_is(second: Attack, m
     rows(RowSpace(), view)
     assert torch.equal(rows(second, view), alone)
     assert len(calls) == 1
+
+
+def equations(
+    rows: int, unknowns: int, terms: int, seed: int, std: float = 0.0
+) -> tuple[NeighborEquations, torch.Tensor]:
+    """Return equations of which a fifth are given twice, a few are incomplete, and the rows behind them."""
+    rng = derive(seed, "equations")
+    code = torch.unique(torch.randint(rows * unknowns, (terms,), generator=rng))
+    row, column = torch.unique(code // unknowns, return_inverse=True)[1], code % unknowns
+    again = row < rows // 5
+    row, column = torch.cat([row, row[again] + rows]), torch.cat([column, column[again]])
+    weight = (torch.randint(1, 9, (unknowns,), generator=rng) + 1.0).double().rsqrt()[column]
+    x = (torch.rand(unknowns, 3, generator=rng) < 0.2).double()
+    count = 2 * rows
+    values = torch.zeros(count, 3, dtype=torch.double).index_add_(0, row, weight[:, None] * x[column])
+    values += std * torch.randn(count, 3, generator=rng).double()
+    hidden = (torch.rand(count, generator=rng) < 0.1).long()
+    noise = torch.full((count,), std, dtype=torch.double)
+    ids, nobody = torch.arange(count), torch.full((count,), -1)
+    known = NeighborEquations(
+        torch.arange(unknowns), row, column, weight, values, values.abs() * 1e-7, noise, hidden, ids, nobody
+    )
+    return known, x
+
+
+@pytest.mark.parametrize(("rows", "unknowns", "terms"), [(20, 40, 40), (40, 60, 110), (60, 30, 150)])
+def test_rows_are_determined_where_dense_algebra_says_so(rows: int, unknowns: int, terms: int) -> None:
+    """Sparse equations in many components, in a large one, and more of them than unknowns; many depend on others."""
+    known, x = equations(rows, unknowns, terms, seed=rows)
+    mean, variance = torch.full_like(x, 0.2), torch.full_like(x, 0.16)
+    solved = module.linear_posterior(known, mean, variance)
+    matrix = torch.zeros(known.num_rows, unknowns, dtype=torch.double)
+    matrix[known.rows, known.columns] = known.coefficients
+    matrix[known.hidden > 0] = 0
+    inverse = torch.linalg.pinv(matrix)
+    determined = (inverse @ matrix).diagonal() > 1 - 1e-9
+    assert int(determined.sum()) > 3 and torch.linalg.matrix_rank(matrix) < (matrix != 0).any(1).sum()
+    assert torch.equal(solved.determined, determined)
+    assert torch.allclose(solved.mean, mean + inverse @ (known.values - matrix @ mean), atol=1e-9)
+    assert torch.allclose(solved.mean[determined], x[determined], atol=1e-9)
+    bound = (inverse.abs() @ known.tolerance).amax(1)
+    assert torch.allclose(solved.error[determined], bound[determined], rtol=0.01)
+    assert bool(solved.error[~determined].isinf().all())
+
+
+def test_noise_is_weighed_against_the_prior() -> None:
+    """With noise in every equation the estimate is the posterior mean of a Gaussian prior, component by component."""
+    known, x = equations(30, 40, 90, seed=1, std=0.3)
+    mean, variance = torch.full_like(x, 0.2), torch.full_like(x, 0.16)
+    matrix = torch.zeros(known.num_rows, 40, dtype=torch.double)
+    matrix[known.rows, known.columns] = known.coefficients
+    matrix[known.hidden > 0] = 0
+    gram = matrix @ matrix.T + (0.3**2 / 0.16) * torch.eye(known.num_rows).double()
+    wanted = mean + matrix.T @ torch.linalg.solve(gram, known.values - matrix @ mean)
+    assert torch.allclose(module.linear_posterior(known, mean, variance).mean, wanted, atol=1e-9)
+
+
+@pytest.mark.parametrize("attack", [RowSpace(), IntegerPropagation()], ids=lambda a: a.name)
+def test_rounding_decides_on_no_entry(attack: Attack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In counts two neighbours share many an entry evenly: one half each, give or take what the solver rounds."""
+    run = record(FedGCN(hops=1, rounds=1, aggregate="counts"), example_graph(nodes=48, features=40, clients=4))
+    view = run.view(Observer(parties=(0,)))
+    solved = module.posterior_of_sums(view, CPU, 1.0)
+    assert int(((solved.mean - 0.5).abs() < 1e-12).sum()) > 10
+    found = []
+    for error in (1e-13, -1e-13):
+        moved = dataclasses.replace(solved, mean=solved.mean + error)
+        monkeypatch.setattr(f"{type(attack).__module__}.posterior_of_sums", lambda *_, moved=moved: moved)
+        result = attack.run(view, rng=derive(0, "attack"), device=CPU)
+        assert isinstance(result, Reconstruction)
+        found.append(result.rows)
+    assert torch.equal(*found)
