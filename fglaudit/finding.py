@@ -156,9 +156,9 @@ class CellRecord:
         description: the cell as a suite would name it: dataset, partition, protocol, server, defense, seed (plain
             JSON).
         findings: one per observer x attack, at least one whatever happened.
-        clusters: by "observer|observer_knowledge|attack": per cluster (client, in order) the number of targets and the
-            sums of the control and of what the attack gained and lost against it, in the primary metric on the scale
-            [0, 1], so that intervals over several seeds can be formed later (``fglaudit.scoring.metrics``).
+        clusters: by "observer|observer_knowledge|attack": per cluster (client, each at its place) the number of targets
+            and the sums of the control and of what the attack gained and lost against it, in the primary metric on the
+            scale [0, 1], so that intervals over several seeds can be formed later (``fglaudit.scoring.metrics``).
         breakdowns: by the same key: the primary metric by degree bucket, class and client, for the report.
         examples: by the same key: a few true rows beside the rebuilt ones, see ``fglaudit.quantities.row_examples``.
         partition_facts: missing links, label heterogeneity, client sizes, and a digest that is equal where clients hold

@@ -14,7 +14,7 @@ from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.reports.leaks import FEATURES, Leak, judged, mean, present, says_most
 from fglaudit.reports.records import Run
 from fglaudit.scoring.clusters import NOTHING, Interval, PairedClusters
-from fglaudit.scoring.metrics import metric_interval, read_clusters
+from fglaudit.scoring.metrics import metric_interval, pooled_clusters
 from fglaudit.suite.cell import anywhere
 
 PER_NODE = "per-node"
@@ -172,9 +172,7 @@ def _clusters(working: Sequence[tuple[CellRecord, Finding]]) -> PairedClusters |
     metrics = {finding.metric for _, finding in working}
     if not kept or not all(kept) or len(metrics) > 1:
         return None
-    metric = metrics.pop()
-    parts = [read_clusters(metric, rows) for rows in kept]
-    return PairedClusters.pool(parts, [_partition(record) for record, _ in working])
+    return pooled_clusters(metrics.pop(), kept, [_partition(record) for record, _ in working])
 
 
 def _interval(findings: Sequence[Finding], paired: PairedClusters | None) -> Interval:

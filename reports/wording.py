@@ -43,6 +43,7 @@ METRICS = {
     "direction_rate": (
         "share of targets whose row is found up to a factor (cosine above 0.9999), whoever it was assigned to"
     ),
+    "ratio": "ratio of the smaller to the larger of an inferred and the true number, averaged over targets",
     "control_class": "the attack's metric of a guess that is told the class that each node predicts, without noise",
     "claimed_rate": "rows that the attack asserts to be somebody's, per target",
     "false_claim_rate": "share of the asserted rows that are nobody's",
@@ -64,7 +65,7 @@ METRIC_NAMES = {
     "control_exact_rate": "guess: exact rows", "label_accuracy": "labels right", "overlap": "overlap",
     "direction_rate": "directions", "claimed_rate": "claimed", "false_claim_rate": "false claims",
     "control_f1": "guess: F1", "control_auc": "guess: AUC", "control_cosine": "guess: cosine",
-    "control_class": "told the class",
+    "control_class": "told the class", "ratio": "ratio",
 }  # fmt: skip
 _SHARES = {
     "exact_rate",
@@ -211,12 +212,12 @@ def deed(leak: Leak) -> str:
         "neighboring-clients": f"tells which clients hold a neighbour of a node with AUC {value}",
         "attributes": f"tells high from low entries of sensitive columns with AUC {value}",
         "training-membership": f"tells training nodes from others with AUC {value}",
-        "l1-norms": f"reads off the sums of {value} of the feature rows",
+        "l1-norms": _norms("sums", metric, value),
         "training-labels": f"infers how labels of training nodes are distributed with an overlap of {value}",
         "layer-inputs": _unplaced("the rows that clients' first layers read", metric, value),
         "layer-words": _unplaced("the words of the rows that clients' first layers read", metric, value),
         "held-rows": _unplaced("the feature rows that other clients hold", metric, value),
-        "squared-norms": f"reads off the norms of {value} of the feature rows",
+        "squared-norms": _norms("norms", metric, value),
     }
     if leak.quantity in inferred:
         return f"{inferred[leak.quantity]} (a guess: {control})"
@@ -237,6 +238,14 @@ def deed(leak: Leak) -> str:
         else f"; one that is told the class each node predicts: {reading(metric, class_alone)}"
     )
     return f"{verbs.get(metric, f'reaches {metric} {value}')} (a guess: {control}{told})"
+
+
+def _norms(which: str, metric: str, value: str) -> str:
+    if metric == "ratio":
+        return (
+            f"estimates the {which} of feature rows, with a mean ratio of {value} of the smaller to the larger number"
+        )
+    return f"reads off the {which} of {value} of the feature rows"
 
 
 def _unplaced(rows: str, metric: str, value: str) -> str:

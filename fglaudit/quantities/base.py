@@ -85,10 +85,11 @@ class ObserverTruth:
 
     def clusters(self, nodes: Tensor) -> Tensor:
         """Return the cluster of everything asked about ``nodes`` [S], for intervals: the observing client where every
-        client is one in turn, otherwise the client that owns the node (the last one where clients overlap)."""
+        client is one in turn, otherwise the client that owns the node (the last one where clients overlap). Nodes that
+        no client holds are one more cluster."""
         if self.pooled:
             return torch.full_like(nodes, self.observer.clients[0])
-        owner = torch.full((self.graph.num_nodes,), -1)
+        owner = torch.full((self.graph.num_nodes,), self.graph.num_clients)
         for k, ids in enumerate(self.graph.clients):
             owner[ids] = k
         return owner[nodes]

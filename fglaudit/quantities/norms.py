@@ -3,12 +3,17 @@
 Asked about are the protocol's exposed nodes of which the observer holds no row. An answer is right within one percent
 of the truth (so counts below 50 must be exact); ``relative_error`` is the mean error. A guess is the median or the most
 frequent norm of the rows that the observer knows; without any it is half the number of features, 0 (rows without an
-entry) or 1 (normalised rows). Of these the one that is right most often stands, so that what all rows have in common
-is no achievement.
+entry), 1 (normalised rows), or what the other nodes that are asked about have most often. Of these the one that is
+right most often stands, so that what rows have in common, or how their norms are distributed, is no achievement: who
+answers any node with another one's norm is right now and then.
+
+Where what an attack reads is altered (noise, rounding, clipping), the metric is the ratio of the smaller to the larger
+of answer and truth: little noise puts every answer out of one percent long before it hides any norm.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -26,6 +31,7 @@ from fglaudit.quantities.base import (
     Question,
     Scores,
 )
+from fglaudit.quantities.unplaced_rows import alters
 from fglaudit.view import View
 
 _TOLERANCE = 0.01
@@ -54,27 +60,52 @@ class _Norms(InferredQuantity):
         return Inference(self.name, subjects, typical.expand(len(subjects)))
 
     def compare(self, attack: Attack, attempts: Sequence[Attempt]) -> Comparison:
-        return super().compare(attack, [each._replace(guess=self._best(each)) for each in attempts])
+        if not any(alters(fact, attack) for fact in attempts[0].view.public.facts):
+            return super().compare(attack, [each._replace(guess=self._best(each)) for each in attempts])
+        graded = [each._replace(question=dataclasses.replace(each.question, graded=True)) for each in attempts]
+        compared = super().compare(attack, [each._replace(guess=self._best(each)) for each in graded])
+        return dataclasses.replace(compared, metric="ratio")
 
     def _best(self, attempt: Attempt) -> Inference:
-        """Return the number for all subjects that is right most often, the guess unless another one is."""
+        """Return the number for all subjects with the best score, the guess unless another one has it."""
         view, question = attempt.view, attempt.question
         guess: Inference = attempt.guess
         known = self.of(view.known_rows().x.double())
-        others = known.mode().values[None] if len(known) else torch.tensor([0.0, 1.0], dtype=torch.double)
-        constant = [Inference(self.name, guess.subjects, other.expand(len(guess.subjects))) for other in others]
+        constant = known.mode().values[None] if len(known) else torch.tensor([0.0, 1.0], dtype=torch.double)
+        numbers = [number.expand(len(guess.subjects)) for number in constant]
+        if len(known) == 0 and len(question.truth) > 1:
+            numbers.append(_of_others(question))
+        others = [Inference(self.name, guess.subjects, estimate) for estimate in numbers]
 
         def right(each: Inference) -> float:
             return float(self.score(question, each, each).values.sum().item())
 
-        return max(guess, *constant, key=right)
+        return max(guess, *others, key=right)
 
     def judge(self, question: Question, estimate: Tensor) -> Scores:
         error = (estimate.double() - question.truth).abs()
         relative = torch.where(question.truth > 0, error / question.truth.clamp(min=1e-12), error)
         right = (error <= _TOLERANCE * question.truth).double()
         columns = {"exact_rate": float(right.mean().item()), "relative_error": float(relative.mean().item())}
-        return Scores(right, question.clusters, columns)
+        if not question.graded:
+            return Scores(right, question.clusters, columns)
+        larger = torch.maximum(estimate.double(), question.truth)
+        ratio = torch.where(larger > 0, (1 - error / larger.clamp(min=1e-12)).clamp(min=0), 1.0)
+        return Scores(ratio, question.clusters, columns)
+
+
+def _of_others(question: Question) -> Tensor:
+    """Return of every subject what the other ones have most often [S], several at least; their mean where near misses
+    count."""
+    truth = question.truth
+    if question.graded:
+        return (truth.sum() - truth) / (len(truth) - 1)
+    values, index, counts = torch.unique(truth, return_inverse=True, return_counts=True)
+    most, order = counts.topk(min(2, len(counts)))
+    if len(most) < 2:
+        return truth
+    without = (index == order[0]) & (most[0] == most[1])  # the most frequent one is that but for the subject itself
+    return torch.where(without, values[order[1]], values[order[0]])
 
 
 class L1Norms(_Norms):

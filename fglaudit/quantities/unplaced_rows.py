@@ -39,7 +39,7 @@ class UnplacedRows(InferredQuantity):
 
     def compare(self, attack: Attack, attempts: Sequence[Attempt]) -> Comparison:
         """Compare exact rows, or cosines where what ``attack`` reads is altered."""
-        if not any(_alters(fact, attack) for fact in attempts[0].view.public.facts):
+        if not any(alters(fact, attack) for fact in attempts[0].view.public.facts):
             return super().compare(attack, attempts)
         graded = [each._replace(question=dataclasses.replace(each.question, graded=True)) for each in attempts]
         return dataclasses.replace(super().compare(attack, graded), metric="cosine")
@@ -86,7 +86,7 @@ class UnplacedRows(InferredQuantity):
         return Scores(near if question.graded else right, question.clusters, columns)
 
 
-def _alters(fact: Fact, attack: Attack) -> bool:
+def alters(fact: Fact, attack: Attack) -> bool:
     """Whether ``fact`` changes rows, gradients, or entries of messages that ``attack`` reads or whose content they are
     computed from."""
     if isinstance(fact.target, Field):

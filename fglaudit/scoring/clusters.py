@@ -1,9 +1,10 @@
 """What an attack and its control reached in every cluster of targets, and what an interval is.
 
 A cluster is one client of one partition and training. Its targets share the client's graph, its model and its luck, so
-they are not independent; clusters are. The same client under a newly drawn partition and training is a new cluster,
-under the same partition it is not. Targets weigh equally, clusters by their targets: the value of a finding is the mean
-over targets, and an interval is of nothing else.
+they are not independent; clusters are. Where each client in turn observes, the cluster is that client, or the client
+whose nodes are asked about (:mod:`.score` takes the wider interval). The same client under a newly drawn partition and
+training is a new cluster, under the same partition it is not. Targets weigh equally, clusters by their targets: the
+value of a finding is the mean over targets, and an interval is of nothing else.
 """
 
 from __future__ import annotations
@@ -106,34 +107,13 @@ class PairedClusters:
         negatives: tuple[Negatives, Negatives] | None = None,
         uninformative: float = UNINFORMATIVE,
     ) -> PairedClusters:
-        """Sum ``values`` and ``controls`` [T], in [0, 1], over the targets of every distinct id in ``clusters`` [T].
-
-        Args:
-            negatives: of the attack's rankings and of its control's, if the targets are positives of rankings.
-        """
-        ids = clusters if negatives is None else torch.cat([clusters, negatives[0].clusters])
-        _, index = torch.unique(ids.cpu(), return_inverse=True)
-        values, controls = values.cpu().double(), controls.cpu().double()
-        for name, part in (("attack", values), ("control", controls)):
-            off = part[~((part >= -_SLACK) & (part <= 1 + _SLACK))]
-            if len(off):
-                raise FglauditError(
-                    f"values of targets must be finite and lie in [0, 1]; the {name} has {off[0].item():g}; rescale the"
-                    " score"
-                )
-        count, columns = int(index.max().item()) + 1 if len(index) else 0, torch.stack(_parts(values, controls), 1)
-        sums = torch.zeros(count, 4, dtype=torch.double).index_add_(0, index[: len(values)], columns)
-        if negatives is not None:
-            found, control = negatives
-            weight, *parts = _parts(found.values.cpu().double(), control.values.cpu().double())
-            columns = torch.stack([weight * found.weights, *(found.moved(part) for part in parts)], 1)
-            other = torch.zeros(count, 4, dtype=torch.double).index_add_(0, index[len(values) :], columns)
-            sums = torch.cat([sums, other], 1)
-        return PairedClusters.from_rows(sums.tolist(), uninformative=uninformative)
+        """Return the clusters of :func:`cluster_rows` that hold anything."""
+        rows = cluster_rows(clusters, values, controls, negatives=negatives)
+        return PairedClusters.from_rows(rows, uninformative=uninformative)
 
     @staticmethod
     def from_rows(rows: Sequence[Sequence[float]], *, uninformative: float = UNINFORMATIVE) -> PairedClusters:
-        """Read back :meth:`rows`; clusters without targets and negatives are left out.
+        """Return the clusters of :func:`cluster_rows`; those without targets and negatives are left out.
 
         Raises:
             FglauditError: a row of another length, as older versions wrote them, or values that cannot be.
@@ -148,42 +128,46 @@ class PairedClusters:
         table = np.array(wide, dtype=np.float64).reshape(-1, RANKED_COLUMNS if ranked else CLUSTER_COLUMNS)
         if not bool(np.isfinite(table).all()):
             raise FglauditError("values of targets must be finite numbers; an attack or its control returned others")
-        table = table[(table[:, 0] > 0) | (table[:, 4] > 0)] if ranked else table[table[:, 0] > 0]
+        table = table[_holding(table)]
         others = table[:, 4:] if ranked else None
         return PairedClusters(*table[:, :4].T, against=others, uninformative=uninformative)
 
     @staticmethod
-    def pool(parts: Sequence[PairedClusters], partitions: Sequence[str]) -> PairedClusters | None:
+    def pool(
+        parts: Sequence[Sequence[Sequence[float]]],
+        partitions: Sequence[str],
+        *,
+        uninformative: float = UNINFORMATIVE,
+    ) -> PairedClusters | None:
         """Put the clusters of several trainings together.
 
         A client under a newly drawn partition and training is a new cluster, under the same partition it is not: then
         its sums are added up.
 
         Args:
-            parts: one per training, each with its clusters in the order of its clients.
+            parts: one per training, its :func:`cluster_rows`: the same client at the same place of all that share a
+                partition, whether it was asked about or not.
             partitions: what tells equal partitions from others, one per training.
 
         Returns:
             None where a partition recurs and its clusters cannot be told apart, their numbers being different, or where
             some of several rankings lack their negatives.
         """
-        drawn: dict[str, list[PairedClusters]] = {}
+        drawn: dict[str, list[Floats]] = {}
         for part, partition in zip(parts, partitions, strict=True):
-            drawn.setdefault(partition, []).append(part)
-        if any(len({len(part.targets) for part in same}) > 1 for same in drawn.values()):
+            drawn.setdefault(partition, []).append(np.array(part, dtype=np.float64))
+        tables = [table for same in drawn.values() for table in same]
+        if any(len({len(table) for table in same}) > 1 for same in drawn.values()):
             return None
-        ranked = [part.against is not None for part in parts]
-        if any(ranked) and not all(ranked):
+        if len({table.shape[1] for table in tables}) > 1:
             return None
-        width = RANKED_COLUMNS if any(ranked) else CLUSTER_COLUMNS
-        tables = [np.sum([np.array(p.rows()).reshape(-1, width) for p in same], axis=0) for same in drawn.values()]
-        rows = [[float(entry) for entry in row] for table in tables for row in table]
-        pooled = PairedClusters.from_rows(rows, uninformative=parts[0].uninformative)
-        trainings = np.repeat(np.arange(float(len(tables))), [len(table) for table in tables])
-        return replace(pooled, trainings=trainings)
+        summed = [np.sum(same, axis=0) for same in drawn.values()]
+        pooled = PairedClusters.from_rows(np.concatenate(summed).tolist(), uninformative=uninformative)
+        asked = [int(_holding(table).sum()) for table in summed]
+        return replace(pooled, trainings=np.repeat(np.arange(float(len(summed))), asked))
 
     def rows(self) -> list[list[float]]:
-        """Return [targets, control, gained, lost] per cluster, for a record; of rankings also ``against``."""
+        """Return [targets, control, gained, lost] per cluster; of rankings also ``against``."""
         columns = np.stack([self.targets, self.control, self.gained, self.lost], 1)
         columns = columns if self.against is None else np.concatenate([columns, self.against], 1)
         return [[float(entry) for entry in row] for row in columns]
@@ -246,6 +230,51 @@ class PairedClusters:
             return NOTHING
         each, value = self.each, self.advantage
         return Interval(value, min(value, each.min().item()), max(value, each.max().item()), "range", self.count)
+
+
+def cluster_rows(
+    clusters: Tensor,
+    values: Tensor,
+    controls: Tensor,
+    *,
+    negatives: tuple[Negatives, Negatives] | None = None,
+    least: int = 0,
+) -> list[list[float]]:
+    """Return the sums over the targets of every cluster, for a record: targets, control, gained, lost, and of rankings
+    ``PairedClusters.against``. Cluster k stands at place k; one that nothing was asked of has zeros.
+
+    Args:
+        clusters: of the targets [T], counted from 0.
+        values, controls: in [0, 1], of the attack and its control [T].
+        negatives: of the attack's rankings and of its control's, if the targets are positives of rankings.
+        least: how many rows there are at the least.
+    """
+    values, controls = values.cpu().double(), controls.cpu().double()
+    for name, part in (("attack", values), ("control", controls)):
+        off = part[~((part >= -_SLACK) & (part <= 1 + _SLACK))]
+        if len(off):
+            raise FglauditError(
+                f"values of targets must be finite and lie in [0, 1]; the {name} has {off[0].item():g}; rescale the"
+                " score"
+            )
+    places = clusters.cpu() if negatives is None else torch.cat([clusters, negatives[0].clusters]).cpu()
+    count = max(least, int(places.max().item()) + 1 if len(places) else 0)
+    sums = torch.zeros(count, 4, dtype=torch.double)
+    sums.index_add_(0, places[: len(values)], torch.stack(_parts(values, controls), 1))
+    if negatives is not None:
+        found, control = negatives
+        weight, *parts = _parts(found.values.cpu().double(), control.values.cpu().double())
+        columns = torch.stack([weight * found.weights, *(found.moved(part) for part in parts)], 1)
+        other = torch.zeros(count, 4, dtype=torch.double).index_add_(0, places[len(values) :], columns)
+        sums = torch.cat([sums, other], 1)
+    rows: list[list[float]] = sums.tolist()
+    return rows
+
+
+def _holding(table: Floats) -> NDArray[np.bool_]:
+    """Return which clusters of a table of :func:`cluster_rows` hold targets or negatives [C]."""
+    held: NDArray[np.bool_] = table[:, 0] > 0
+    return held if table.shape[1] == CLUSTER_COLUMNS else held | (table[:, CLUSTER_COLUMNS] > 0)
 
 
 def _parts(values: Tensor, controls: Tensor) -> list[Tensor]:

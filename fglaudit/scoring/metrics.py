@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fglaudit.quantities.base import UNINFORMATIVE
 from fglaudit.quantities.negatives import Negatives
-from fglaudit.scoring.clusters import TAIL, Interval, PairedClusters
+from fglaudit.scoring.clusters import TAIL, Interval, PairedClusters, cluster_rows
 from fglaudit.scoring.rates import advantage_exceeds_zero, advantage_interval
 from fglaudit.scoring.scores import score_advantage_interval
 from fglaudit.scoring.trainings import over_trainings, widened
@@ -23,6 +23,32 @@ SIGNED = frozenset({"cosine"})
 """Scores in [-1, 1]; all others lie in [0, 1]."""
 
 
+def recorded_clusters(
+    metric: str,
+    clusters: Tensor,
+    values: Tensor,
+    controls: Tensor,
+    negatives: tuple[Negatives, Negatives] | None = None,
+    *,
+    least: int = 0,
+) -> list[list[float]]:
+    """Return the sums of ``metric`` and of its control over the targets of every cluster, on the scale [0, 1]: what a
+    record keeps, see :func:`fglaudit.scoring.clusters.cluster_rows`.
+
+    Args:
+        clusters: of the targets [V].
+        values, controls: of the attack and of its control, per target [V], on the metric's own scale.
+        negatives: of both, if the targets are positives of rankings.
+        least: how many rows there are at the least.
+
+    Raises:
+        FglauditError: values that are not finite or not on this scale.
+    """
+    if metric in SIGNED:  # rounding may carry a cosine beyond 1
+        values, controls = ((1 + part.double().clamp(-1, 1)) / 2 for part in (values, controls))
+    return cluster_rows(clusters, values, controls, negatives=negatives, least=least)
+
+
 def clusters_of(
     metric: str,
     clusters: Tensor,
@@ -30,24 +56,20 @@ def clusters_of(
     controls: Tensor,
     negatives: tuple[Negatives, Negatives] | None = None,
 ) -> PairedClusters:
-    """Return the sums of ``metric`` and of its control over the targets of every cluster, on the scale [0, 1].
-
-    Args:
-        clusters: of the targets [V].
-        values, controls: of the attack and of its control, per target [V], on the metric's own scale.
-        negatives: of both, if the targets are positives of rankings.
-
-    Raises:
-        FglauditError: values that are not finite or not on this scale.
-    """
-    if metric in SIGNED:  # rounding may carry a cosine beyond 1
-        values, controls = ((1 + part.double().clamp(-1, 1)) / 2 for part in (values, controls))
-    return PairedClusters.of(clusters, values, controls, negatives=negatives, uninformative=_uninformative(metric))
+    """Return the clusters of :func:`recorded_clusters`."""
+    return read_clusters(metric, recorded_clusters(metric, clusters, values, controls, negatives))
 
 
 def read_clusters(metric: str, rows: Sequence[Sequence[float]]) -> PairedClusters:
-    """Read back what a record keeps of :func:`clusters_of`."""
+    """Read back what a record keeps."""
     return PairedClusters.from_rows(rows, uninformative=_uninformative(metric))
+
+
+def pooled_clusters(
+    metric: str, parts: Sequence[Sequence[Sequence[float]]], partitions: Sequence[str]
+) -> PairedClusters | None:
+    """Put together what the records of several trainings keep, see :meth:`PairedClusters.pool`."""
+    return PairedClusters.pool(parts, partitions, uninformative=_uninformative(metric))
 
 
 def metric_interval(metric: str, paired: PairedClusters, *, tail: float = TAIL) -> Interval:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import torch
 
 from fglaudit.facts import Field
 from fglaudit.finding import ADAPTED, UNSTATED, Finding, Status
 from fglaudit.quantities import Attempt, Comparison, quantity
 from fglaudit.rng import derive
-from fglaudit.scoring.metrics import clusters_of, metric_interval
+from fglaudit.scoring.metrics import clusters_of, metric_interval, read_clusters, recorded_clusters
 from fglaudit.scoring.output import Output
 from fglaudit.scoring.selftest import noise_flaw
 from fglaudit.scoring.truth import GroundTruth
@@ -93,9 +96,27 @@ class Scorer:
         guesses = self._guesses(kind.name, output.views, asked, output.pooled)
         attempts = [Attempt(*each) for each in zip(output.views, asked, output.results, guesses, strict=True)]
         compared = kind.compare(output.attack, attempts)
+        if len(attempts) > 1:
+            compared = self._wider(compared, output, attempts)
         flaw = output.flaw or noise_flaw(output, attempts[output.tested])
         broken = "; ".join(filter(None, (compared.wrong, flaw)))
-        return _measurement(output.blank, kind.name, compared, broken)
+        return _measurement(output.blank, kind.name, compared, broken, self.truth.graph.num_clients)
+
+    def _wider(self, compared: Comparison, output: Output, attempts: Sequence[Attempt]) -> Comparison:
+        """Return ``compared`` with the clusters that give the wider interval, where each client in turn observes.
+
+        Those who observe are independent as far as their messages are; but if several are asked about the same nodes,
+        and read the same model besides, what one of them gets right the others do as well. Then the clients that hold
+        the nodes are the clusters, not those that observe.
+        """
+        kind = quantity(type(output.attack).quantity)
+        owned = self.asked(kind.name, [view.observer for view in output.views], False)
+        if compared.negatives is None and sum(len(question.clusters) for question in owned) == len(compared.values):
+            by_owner = replace(compared, clusters=torch.cat([question.clusters for question in owned]))
+        else:
+            again = [each._replace(question=question) for each, question in zip(attempts, owned, strict=True)]
+            by_owner = kind.compare(output.attack, again)
+        return max(compared, by_owner, key=_width)
 
     def _guesses(self, name: str, views: Sequence[View], asked: Sequence[Any], pooled: bool) -> list[Any]:
         key = (name, tuple(view.observer for view in views), pooled)
@@ -107,8 +128,18 @@ class Scorer:
         return self._guessed[key]
 
 
-def _measurement(blank: Finding, name: str, compared: Comparison, broken: str) -> Measurement:
+def _width(compared: Comparison) -> float:
+    """Return the width of the interval of the advantage; without one nothing is known."""
     paired = clusters_of(compared.metric, compared.clusters, compared.values, compared.controls, compared.negatives)
+    found = metric_interval(compared.metric, paired)
+    return math.inf if not found.shown or found.low is None or found.high is None else found.high - found.low
+
+
+def _measurement(blank: Finding, name: str, compared: Comparison, broken: str, clients: int) -> Measurement:
+    parts = compared.clusters, compared.values, compared.controls, compared.negatives
+    # A place per client: runs over the same partition are put together client by client.
+    rows = recorded_clusters(compared.metric, *parts, least=clients)
+    paired = read_clusters(compared.metric, rows)
     interval = metric_interval(compared.metric, paired)
     reason = "" if paired.informative else "uninformative: the control alone reaches 0.99"
     columns: dict[str, Any] = {**compared.columns, **_beyond_told(compared)}
@@ -128,7 +159,7 @@ def _measurement(blank: Finding, name: str, compared: Comparison, broken: str) -
         worst_client=paired.worst,
         **columns,
     )
-    return Measurement(finding, paired.rows(), dict(compared.breakdown), compared.examples)
+    return Measurement(finding, rows, dict(compared.breakdown), compared.examples)
 
 
 def _beyond_told(compared: Comparison) -> dict[str, float | None]:

@@ -9,7 +9,7 @@ import torch
 from fglaudit.errors import FglauditError
 from fglaudit.quantities import QUANTITIES
 from fglaudit.scoring.clusters import PairedClusters
-from fglaudit.scoring.metrics import RATES, clusters_of, metric_interval, read_clusters
+from fglaudit.scoring.metrics import RATES, clusters_of, metric_interval, read_clusters, recorded_clusters
 
 OWNERS = torch.arange(6).repeat_interleave(10)
 
@@ -64,12 +64,25 @@ def test_rows_of_three_columns_are_refused() -> None:
 def test_equal_partitions_are_added_up_and_others_stand_side_by_side() -> None:
     first = PairedClusters.from_rows([[10, 1, 2, 0], [20, 0, 5, 0]])
     second = PairedClusters.from_rows([[10, 0, 4, 0], [20, 2, 0, 1]])
-    apart, same = PairedClusters.pool([first, second], ["a", "b"]), PairedClusters.pool([first, second], ["a", "a"])
+    parts = [first.rows(), second.rows()]
+    apart, same = PairedClusters.pool(parts, ["a", "b"]), PairedClusters.pool(parts, ["a", "a"])
     assert apart is not None and same is not None
     assert apart.rows() == [*first.rows(), *second.rows()]
     assert same.rows() == [[20, 1, 6, 0], [40, 2, 5, 1]]
     assert apart.advantage == pytest.approx(same.advantage)
-    assert PairedClusters.pool([first, PairedClusters.from_rows([[9, 0, 0, 0]])], ["a", "a"]) is None
+    assert PairedClusters.pool([first.rows(), [[9, 0, 0, 0]]], ["a", "a"]) is None
+
+
+def test_a_client_that_is_not_asked_about_in_every_training_keeps_its_place() -> None:
+    """Which rows are known is drawn by the seed: then other clients are asked about, as many of them or not."""
+    first = recorded_clusters("f1", torch.tensor([0, 0, 2]), torch.ones(3), torch.zeros(3), least=4)
+    second = recorded_clusters("f1", torch.tensor([1, 2, 2]), torch.zeros(3), torch.zeros(3), least=4)
+    assert [row[0] for row in first] == [2, 0, 1, 0] and [row[0] for row in second] == [0, 1, 2, 0]
+    pooled = PairedClusters.pool([first, second], ["a", "a"])
+    assert pooled is not None and pooled.rows() == [[2, 0, 2, 0], [1, 0, 0, 0], [3, 0, 1, 0]]
+    third = recorded_clusters("f1", torch.tensor([3]), torch.ones(1), torch.zeros(1), least=4)
+    more = PairedClusters.pool([first, third], ["a", "b"])
+    assert more is not None and more.trainings is not None and more.trainings.tolist() == [0, 0, 1]
 
 
 def test_the_worst_client_is_the_one_with_the_largest_advantage() -> None:

@@ -108,12 +108,12 @@ def test_rows_are_read_back_and_pooled() -> None:
     first, second = Drawn.of(rng, 90, 40, 8).paired(), Drawn.of(rng, 90, 40, 8).paired()
     again = read_clusters("auc", first.rows())
     assert {len(row) for row in first.rows()} == {8} and np.allclose(again.rows(), first.rows())
-    apart = PairedClusters.pool([first, second], ["a", "b"])
+    apart = PairedClusters.pool([first.rows(), second.rows()], ["a", "b"])
     assert apart is not None and apart.count == first.count + second.count
-    same = PairedClusters.pool([first, second], ["a", "a"])
+    same = PairedClusters.pool([first.rows(), second.rows()], ["a", "a"])
     assert same is not None and np.allclose(same.targets, first.targets + second.targets)
     plain = Drawn.of(rng, 90, 40, 8).paired(both=False)
-    assert PairedClusters.pool([first, plain], ["a", "b"]) is None
+    assert PairedClusters.pool([first.rows(), plain.rows()], ["a", "b"]) is None
     with pytest.raises(FglauditError, match="got 7 numbers; run the cell again"):
         PairedClusters.from_rows([[1.0] * 7])
 

@@ -78,7 +78,7 @@ def test_limits_over_trainings_are_numbers() -> None:
 
 def test_pooled_trainings_are_told_apart_and_one_partition_is_one() -> None:
     rng = np.random.default_rng(4)
-    parts = [dataclasses.replace(trained(np.array([rate]), rng), trainings=None) for rate in (0.1, 0.9)]
+    parts = [trained(np.array([rate]), rng).rows() for rate in (0.1, 0.9)]
     pooled = PairedClusters.pool(parts, ["first", "second"])
     assert pooled is not None and pooled.trainings is not None
     assert pooled.trainings.tolist() == [0.0] * CLIENTS + [1.0] * CLIENTS
