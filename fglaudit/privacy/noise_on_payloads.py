@@ -84,9 +84,6 @@ def noise_in(facts: Sequence[Fact], what: str) -> Noise | str:
         return f"no noise is stated on {what}"
     fact = facts[at]
     assert isinstance(fact, Additive)
-    kinds = [other.distribution for other in facts if isinstance(other, Additive)]
-    if len(kinds) > 1 and set(kinds) != {"gaussian"}:
-        return f"a sum of {' and '.join(kinds)} noise on {what} cannot be told from less noise in what is sent"
     if fact.distribution not in OWN_NORM:
         return f"{fact.distribution} noise on {what} hides no distance that an accountant here knows"
     if fact.scale <= 0:

@@ -229,18 +229,6 @@ def test_more_releases_cost_more() -> None:
     assert found[1].mechanisms[0].releases == 2 and found[1].epsilon > 1.3 * found[0].epsilon
 
 
-def test_a_sum_of_noise_of_several_kinds_is_not_accounted() -> None:
-    """Less is known of its sizes, row by row, than of one kind: next to nothing of another one would hide bare rows."""
-    run = recorded(*SUMS)
-    context, promise, facts = run.protocol.context(run.graph), run.session.guarantee(), run.session.facts()
-    found = {
-        kind: account(context, (*facts, Additive(facts[-1].target, kind, 1e-4)), promise, run.channel.counted)
-        for kind in ("uniform", "laplace", "gaussian")
-    }
-    assert "gaussian and uniform noise" in str(found["uniform"]) and "gaussian and laplace" in str(found["laplace"])
-    assert found["gaussian"] == accounted(run)
-
-
 def test_what_is_counted() -> None:
     run = recorded("fedgcn", {"hops": 0, "rounds": 3}, "clients", {"name": "dp-sgd"})
     counted, context = run.channel.counted, run.protocol.context(run.graph)
