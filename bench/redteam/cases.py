@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from bench.redteam import (
+    direction_faults,
     local_faults,
     message_faults,
     noise_faults,
@@ -29,7 +30,10 @@ from fglaudit.graph import FederatedGraph, federate
 from fglaudit.interfaces import Defense, FederatedProtocol
 from fglaudit.testing import example_graph
 
-FAULT_FILES = (noise_faults, message_faults, local_faults, protocol_faults, sly_faults, report_faults, statement_faults)
+FAULT_FILES = (
+    *(noise_faults, direction_faults, message_faults, local_faults, protocol_faults, sly_faults, report_faults),
+    statement_faults,
+)
 """Imported for the faults that they register."""
 
 
@@ -138,8 +142,9 @@ _BROKEN: tuple[tuple[str, str], ...] = (
     ("SignsKept", "sums"), ("LowestBit", "latents"), ("LowestBit", "sums"), ("OtherFieldTells", "matrices"),
     ("RowsTooLittle", "rows"), ("RowsShareNoise", "rows"), ("RowsUnclipped", "rows-laplace"),
     ("RowsEuclidean", "rows-laplace"), ("RowsSeeded", "bits"), ("HubsBare", "rows"), ("HubsBare", "bits"),
-    ("TruthfulBits", "bits"), ("MoreBits", "bits-many"), ("GradientsTooLittle", "gradients"),
-    ("NoiseTimesLearningRate", "sampled-gradients"), ("GradientsUnclipped", "gradients"),
+    ("TruthfulBits", "bits"), ("MoreBits", "bits-many"), ("PlacesTell", "bits-many"),
+    ("GradientsTooLittle", "gradients"), ("NoiseTimesLearningRate", "sampled-gradients"),
+    ("GradientsUnclipped", "gradients"),
     ("ClipOfTheMean", "gradients"), ("GradientNumbersClipped", "gradients"), ("MedianGradientClip", "gradients"),
     ("ClientsShareNoise", "gradients"), ("SameNoiseEveryStep", "gradients"), ("NoiseInTheFirstStep", "gradients"),
     ("NoiseWhereGradients", "gradients"), ("FixedSizeSample", "sampled-gradients"), ("Shuffled", "sampled-gradients"),
@@ -196,7 +201,10 @@ def _own(name: str, family: str) -> Case:
 CASES: tuple[Case, ...] = (
     *(
         _broken(fault, family)
-        for fault, family in (*_BROKEN, *sly_faults.BROKEN, *report_faults.BROKEN, *statement_faults.BROKEN)
+        for fault, family in (
+            *(*_BROKEN, *direction_faults.BROKEN, *sly_faults.BROKEN, *report_faults.BROKEN),
+            *statement_faults.BROKEN,
+        )
     ),
     *(_honest(family) for family in FAMILIES),
     *(_own(name, family) for name, family in (*OWN, *sly_faults.HONEST, *report_faults.HONEST)),

@@ -86,6 +86,19 @@ def _own_directions(rows: int, width: int, ids: Tensor, rng: torch.Generator) ->
     return noise - (noise * bare).sum(1, keepdim=True) * bare
 
 
+def _one_direction(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
+    """Rows have no noise in one dense direction that everybody knows."""
+    bare = torch.nn.functional.normalize(_normal((width,), derive(7, "bare")), dim=0)
+    noise = _normal((rows, width), rng)
+    return noise - (noise @ bare)[:, None] * bare
+
+
+def _no_sum(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
+    """All numbers of all rows add up to what they would without noise."""
+    noise = _normal((rows, width), rng)
+    return noise - noise.mean()
+
+
 def _honest(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
     return _normal((rows, width), rng)
 
@@ -104,6 +117,8 @@ RULES: dict[str, Callable[[int, int, Tensor, torch.Generator], Tensor]] = {
     "cancels": _cancels,
     "triples": _triples,
     "own-directions": _own_directions,
+    "one-direction": _one_direction,
+    "no-sum": _no_sum,
     "honest": _honest,
     "honest-numpy": _honest_numpy,
     "honest-grid": _honest,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import torch
@@ -97,6 +98,25 @@ class MoreBits(BrokenRows):
             return inner.prepare(client, rng)  # type: ignore[no-any-return]
         finally:
             inner.sampled = kept
+
+
+@fault
+class PlacesTell(BrokenRows):
+    """Whether even or odd features are reported says which of two features is larger."""
+
+    def rows(self, client: ClientGraph, honest: Tensor, rng: torch.Generator) -> Tensor:
+        inner: Any = self.inner
+        x = client.x.double()
+        odd = torch.arange(x.shape[1]) % 2 == 1
+        if inner.sampled > int(odd.sum()):
+            return honest
+        wrong = (odd != (x[:, 1:2] > x[:, 2:3])) & (x[:, 1:2] != x[:, 2:3])
+        keys = torch.rand(x.shape, generator=rng, dtype=torch.float64) - 2.0 * wrong
+        chosen = keys.topk(inner.sampled, dim=1).indices
+        lie = 1 / (math.exp(inner.bit_epsilon) + 1)
+        chance = lie + x.gather(1, chosen).clamp(0, 1) * (1 - 2 * lie)
+        says_one = torch.rand(chosen.shape, generator=rng, dtype=torch.float64) < chance
+        return torch.zeros_like(x).scatter_(1, chosen, 2 * says_one.double() - 1)
 
 
 class BrokenGradients(Broken):

@@ -10,6 +10,7 @@ from torch.nn.functional import one_hot
 
 from bench.redteam.planted import Broken, fault
 from fglaudit.facts import Randomised
+from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import SERVER, ClassReports, MessageBatch, Payload
 
@@ -143,12 +144,39 @@ class CoinsOfTheSystem(BrokenReports):
         return super().answers(nodes, true, torch.Generator().manual_seed(int.from_bytes(os.urandom(7), "big")))
 
 
+@fault
+class LiesTellOfRows(BrokenReports):
+    """Which of the other classes a lie is says whether the node has an even number of words."""
+
+    def __init__(self, inner: DefenseSession) -> None:
+        super().__init__(inner)
+        self.odd: dict[int, int] = {}
+        self.asked = torch.empty(0)
+
+    def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
+        self.odd |= dict(zip(client.nodes.tolist(), (client.x > 0.5).sum(1).remainder(2).tolist(), strict=True))
+        return self.inner.prepare(client, rng)
+
+    def prepares(self) -> bool:
+        return True
+
+    def answers(self, nodes: Tensor, true: Tensor, rng: torch.Generator) -> Tensor:
+        self.asked = nodes
+        return super().answers(nodes, true, rng)
+
+    def other(self, true: Tensor, rng: torch.Generator) -> Tensor:
+        shift = torch.randint(1, self.classes, true.shape, generator=rng)
+        odd = torch.tensor([self.odd.get(node, -1) for node in self.asked.tolist()])
+        return (true + torch.where(odd < 0, shift, 1 + odd % (self.classes - 1))) % self.classes
+
+
 REPORTS = "class-reports"
 BROKEN: tuple[tuple[str, str], ...] = tuple(
     (each.__name__, REPORTS)
     for each in (
         *(KeepsTooOften, LiesAreNeighbors, LiesBySeed, OneCoinForAll, TwinsLieTogether, OneClassBare),
         *(EverySecondNodeBare, AnswersAnew, TruthBelowThePoint, RowsInOrderOfTruth, CoinsOfTheSystem),
+        LiesTellOfRows,
     )
 )
 """What is wrong, and with what."""

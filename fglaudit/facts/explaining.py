@@ -198,12 +198,12 @@ def unexplained(expected: Expected, after: Tensor, spending: Spending, key: obje
         told = expected.judge(expected.values, after.reshape(len(after), -1).double())
         return None if told else "something else than the plugin's own fact says"
     sent = after.reshape(len(after), -1).double()
-    slack = expected.slack + expected.roundoff * sent.abs()
     if expected.grid is not None and (reason := _off_grid(expected.grid, sent)) is not None:
         return reason
     if expected.factor == 0:
+        slack = expected.slack + expected.roundoff * sent.abs()
         return None if bool(((sent - expected.offset).abs() <= slack).all()) else "not the constant that is stated"
-    sent, slack = (sent - expected.offset) / expected.factor, slack.expand_as(sent) / abs(expected.factor)
+    sent, slack = _unscaled(expected, sent)
     if expected.reports is not None:
         return _strange_reports(expected, sent, slack, spending)
     residual = sent - expected.values
@@ -262,9 +262,14 @@ def noise_in(expected: Expected, after: Tensor) -> tuple[Tensor, Tensor, Shape] 
     shape = Shape.of(_stated_noise(expected)) if _stated_noise(expected) else None
     if shape is None or expected.opaque or expected.reports is not None or expected.factor == 0:
         return None
-    sent = after.reshape(len(after), -1).double()
-    slack = (expected.slack + expected.roundoff * sent.abs()).expand_as(sent) / abs(expected.factor)
-    return (sent - expected.offset) / expected.factor - expected.values, slack, shape
+    sent, slack = _unscaled(expected, after.reshape(len(after), -1).double())
+    return sent - expected.values, slack, shape
+
+
+def _unscaled(expected: Expected, sent: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what left [P, D] as it was before it was scaled, and what arithmetic may have added to it."""
+    loose = expected.roundoff * (sent.abs() + abs(expected.offset)) / abs(expected.factor)
+    return (sent - expected.offset) / expected.factor, (expected.slack + loose).expand_as(sent)
 
 
 def _stated_noise(expected: Expected) -> tuple[tuple[str, float], ...]:

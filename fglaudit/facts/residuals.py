@@ -31,7 +31,10 @@ _MOST_HISTORIES = 256
 _SIMULATED = 2**20
 _EXACT_TAIL = 1000
 """Degrees of freedom up to which the lower tail of the chi-square distribution is taken itself, not its bound."""
-_MOST_DIRECTIONS = 2048
+_MOST_DIRECTIONS, _PER_DIRECTION = 2048, 3
+"""Width of rows of which no direction may be bare, and how many times as many rows are looked at for that."""
+_WIDE, _MOST_WIDE = 512, 4
+"""Wider ones take a second each: so many looks at them in a run."""
 _DISCRETE = 1.5
 """How many times as many numbers in single precision coincide as real ones do, at most."""
 PEAK = {"gaussian": 0.4, "laplace": 0.5, "uniform": 0.5}
@@ -45,11 +48,13 @@ class Spending:
     Attributes:
         rng: picks values to rank; nothing of a run depends on it.
         last: scores [n] of earlier noise by what it was added to, to see that noise is not used twice.
+        wide: looks at directions of wide rows so far.
     """
 
     tests: int = 0
     rng: torch.Generator = field(default_factory=lambda: derive(0, "observed"))
     last: dict[object, Tensor] = field(default_factory=dict)
+    wide: int = 0
 
     def next(self) -> float:
         """Return ``-ln`` of the next test's level."""
@@ -149,21 +154,26 @@ def strange_noise(
     if sizes is not None or float((slack / shape.scale).mean()) > 0.3:  # arithmetic drowns the noise: size alone
         return sizes
     first = residual.flatten()[:_MOST_KEPT], slack.expand_as(residual).flatten()[:_MOST_KEPT], residual.shape
-    if residual.numel() > _MOST_SCORED:  # sizes are those of all values; the rest is asked of a block of rows
-        rows = max(1, _MOST_SCORED // residual.shape[1])
-        low = int(torch.randint(max(1, len(residual) - rows), (1,), generator=spending.rng))
-        block = slice(low, low + rows)
+    bare = leaves_a_direction(residual, slack, shape, spending)
+    if bare is None and residual.numel() > _MOST_SCORED:  # the rest is asked of a block of rows
+        block = _block(residual, max(1, _MOST_SCORED // residual.shape[1]), spending)
         residual, values, slack = residual[block], values[block], slack.expand_as(residual)[block]
     score, shift = _scored(residual, slack, shape)
     return (
-        _coincides(residual, slack, shape, spending)
-        or leaves_a_direction(residual, slack, shape, spending)
+        bare
+        or _coincides(residual, slack, shape, spending)
         or _strange_distribution(score, shift, shape, spending)
         or _strange_sums(score, shift, spending)
         or _depends(score, shift, values, spending)
         or _repeats(score, shift, spending)
         or _strange_history(first, shape, spending, key, previous)
     )
+
+
+def _block(residual: Tensor, rows: int, spending: Spending) -> slice:
+    """Return so many ``rows`` after one another, from a random one on."""
+    low = int(torch.randint(max(1, len(residual) - rows + 1), (1,), generator=spending.rng))
+    return slice(low, low + rows)
 
 
 def _scored(residual: Tensor, slack: Tensor, shape: Shape) -> tuple[Tensor, Tensor]:
@@ -230,13 +240,20 @@ def leaves_a_direction(residual: Tensor, slack: Tensor, shape: Shape, spending: 
     comes through as it is. Of many rows by Davidson and Szarek (2001, theorem 2.13), of few by squares of them, each of
     which has a smallest singular value below c / sqrt(width) with probability c at most (Edelman 1988, section 5)."""
     x = spending.next()
-    tall = residual if len(residual) >= residual.shape[1] else residual.T
-    width, squares = tall.shape[1], len(tall) // max(1, tall.shape[1])
-    if shape.name != "gaussian" or not 2 <= width <= _MOST_DIRECTIONS or squares < 2:
+    slack = slack.expand_as(residual)
+    tall, loose = (residual, slack) if len(residual) >= residual.shape[1] else (residual.T, slack.T)
+    width = tall.shape[1]
+    if shape.name != "gaussian" or not 2 <= width <= _MOST_DIRECTIONS or len(tall) < 2 * width:
         return None
+    spending.wide += width > _WIDE
+    if width > _WIDE and spending.wide > _MOST_WIDE:
+        return None
+    block = _block(tall, max(_PER_DIRECTION * width, _MOST_SCORED // width), spending)
+    tall, loose = tall[block], loose[block]
+    squares = len(tall) // width
     least = math.sqrt(len(tall)) - math.sqrt(width) - math.sqrt(2 * x)
     if least > 0:
-        least -= float(torch.linalg.vector_norm(slack.expand_as(residual))) / shape.scale
+        least -= float(torch.linalg.vector_norm(loose)) / shape.scale
         smallest = torch.linalg.eigvalsh(tall.T @ tall).amin().clamp(min=0).sqrt()
     else:
         least = math.exp(-x / squares) / math.sqrt(width)

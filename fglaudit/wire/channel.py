@@ -341,7 +341,12 @@ def _release(batch: MessageBatch, session: DefenseSession, values: Values, rng: 
 
 
 def _few_messages(batch: MessageBatch) -> tuple[Hook, Values]:
-    """Return the hook for so many of the first messages as hold some values, and these values."""
-    most = 1 + _FEW_VALUES * len(batch.senders) // max(1, batch.payload.numbers())
-    small = batch.select(torch.arange(len(batch.senders)) < most)
+    """Return the hook for so many of the first messages as hold some values, of longer ones for their first entries,
+    and these values."""
+    entries, numbers = len(batch.entry_messages()), max(1, batch.payload.numbers())
+    small = batch.select(torch.arange(len(batch.senders)) < 1 + _FEW_VALUES * len(batch.senders) // numbers)
+    if small.splits is not None:
+        splits = small.splits.clamp(max=1 + _FEW_VALUES * entries // numbers)
+        first = torch.arange(int(splits[-1]), device=splits.device)
+        small = replace(small, payload=small.payload.select(first), splits=splits)
     return partial(_release, small), {name: own(value) for name, value in small.payload.tensors().items()}

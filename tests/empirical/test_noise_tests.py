@@ -18,11 +18,12 @@ from fglaudit.empirical.audits.noise_tests import (
     no_larger,
     standardised,
     too_small,
+    turned,
     wrong_shape,
 )
 from fglaudit.rng import derive
 
-SHAPE = (8, 4, 6, 20)
+SHAPE = (16, 4, 6, 20)
 
 
 def _noise(seed: int = 0) -> Tensor:
@@ -31,7 +32,7 @@ def _noise(seed: int = 0) -> Tensor:
 
 def all_tests(z: Tensor) -> list[Found]:
     """Return the tests of ``z`` [G, T, S, D]."""
-    return [*too_small(z), *wrong_shape(z), *(found for axis in range(4) for found in along(z, axis))]
+    return [*too_small(z), *wrong_shape(z), *(found for axis in range(4) for found in along(z, axis)), *turned(z)]
 
 
 @pytest.mark.parametrize("distribution", ["gaussian", "laplace", "laplace-difference", "uniform"])
@@ -74,6 +75,21 @@ def _same_size(z: Tensor) -> Tensor:
     return z[:, :1].abs() * signs
 
 
+def _turned(z: Tensor) -> Tensor:
+    """The last release has the first one's numbers under a rotation of all of them together."""
+    z, flat = z.clone(), z[:, 0].flatten(1)
+    turn = torch.linalg.qr(torch.randn(2 * (flat.shape[1],), generator=derive(1, "turn"), dtype=torch.float64))[0]
+    z[:, -1] = (flat @ turn).view(z[:, 0].shape)
+    return z
+
+
+def _turned_senders(z: Tensor) -> Tensor:
+    """A sender has another's numbers, under one rotation in all releases."""
+    z, turn = z.clone(), torch.linalg.qr(torch.randn(20, 20, generator=derive(1, "turn"), dtype=torch.float64))[0]
+    z[:, :, 4] = z[:, :, 1] @ turn
+    return z
+
+
 FAULTS: dict[str, Callable[[Tensor], Tensor]] = {
     "too small": lambda z: z / 1.5,
     "one sender bare": _bare_sender,
@@ -84,6 +100,8 @@ FAULTS: dict[str, Callable[[Tensor], Tensor]] = {
     "a small part in common": lambda z: math.sqrt(0.8) * z + math.sqrt(0.2) * z[:, :, :1],
     "cancels over senders": lambda z: (z - z.mean(2, keepdim=True)) * math.sqrt(6 / 5),
     "rolled on": _rolled,
+    "turned": _turned,
+    "turned senders": _turned_senders,
     "cut": lambda z: z.clamp(-2, 2),
     "two values": torch.sign,
     "sparse": lambda z: z * (torch.rand(z.shape, generator=derive(1, "there")) < 0.1) * math.sqrt(10),
@@ -106,6 +124,7 @@ def test_two_mechanisms() -> None:
     first, second = _noise(0), _noise(1)
     assert all(found.p > 1e-4 for found in across(first, second, ("a", "b")))
     assert min(found.p for found in across(first, first, ("a", "b"))) < 1e-8
+    assert min(found.p for found in across(_turned(first)[:, :1], _turned(first)[:, -1:], ("a", "b"))) < 1e-8
 
 
 def test_an_unknown_distribution_has_no_test() -> None:

@@ -56,7 +56,7 @@ class Session(DefenseSession):
         if isinstance(self.after, str):
             return dataclasses.replace(sent, sums=UNSTATED[self.after](noisy, rng))
         if isinstance(self.after, Scaled):
-            return dataclasses.replace(sent, sums=self.after.factor * noisy)
+            return dataclasses.replace(sent, sums=self.after.offset + self.after.factor * noisy)
         assert isinstance(self.after, Clipped)
         if self.after.norm == "elementwise":
             return dataclasses.replace(sent, sums=noisy.clamp(-self.after.bound, self.after.bound))
@@ -86,7 +86,6 @@ class NoisyThen(Defense):
 @pytest.mark.parametrize(
     "after",
     [
-        Scaled(SUMS, factor=0.5),
         Clipped(SUMS, "elementwise", 3.0),
         Clipped(SUMS, "L2", 2.0),
         Clipped(SUMS, "L1", 2.0),
@@ -99,6 +98,12 @@ def test_what_is_done_to_noisy_values_refutes_nothing(after: Fact | str) -> None
     verdict = recording.verdict
     assert verdict.word is (Word.CLAIMED if isinstance(after, str) else verdict.word)
     assert verdict.word is not Word.REFUTED, verdict.reason
+
+
+@pytest.mark.parametrize("after", [Scaled(SUMS, factor=0.1), Scaled(SUMS, offset=3.0, factor=-0.5)], ids=str)
+def test_what_is_scaled_after_the_noise_is_verified(after: Fact) -> None:
+    recording, _ = record_training(GRAPH, FedGCN(hops=1, rounds=3), NoisyThen(after), empirical=True)
+    assert recording.verdict.word is Word.VERIFIED, recording.verdict.reason
 
 
 def test_different_values_that_leave_as_one_were_merged() -> None:

@@ -13,10 +13,11 @@ from fglaudit.rng import derive
 from fglaudit.testing import example_graph
 from fglaudit.wire.observing.alike_rows import alike_rows
 from fglaudit.wire.observing.dependent_draws import dependent_draws
+from fglaudit.wire.observing.turned_blocks import alike
 
 
-def found(kind: str, seed: int) -> list[str]:
-    graph = example_graph(nodes=120)
+def found(kind: str, seed: int, features: int = 24) -> list[str]:
+    graph = example_graph(nodes=120, features=features)
     _, truth = record_training(graph, FedGCN(hops=1, rounds=1), Dependent(kind), seed=seed)
     return [fact.why for fact in truth.unstated]
 
@@ -24,6 +25,11 @@ def found(kind: str, seed: int) -> list[str]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_noise_that_depends_on_itself_is_unstated(kind: str) -> None:
     assert found(kind, 0)
+
+
+@pytest.mark.parametrize("kind", ["one-direction", "own-directions", "no-sum"])
+def test_directions_are_looked_at_where_messages_are_wide(kind: str) -> None:
+    assert found(kind, 0, features=700)  # more than a message of the training has rows
 
 
 @pytest.mark.parametrize("kind", HONEST)
@@ -50,6 +56,15 @@ def test_independent_draws_pass_at_every_size(name: str, size: tuple[int, int, i
         slack = torch.full_like(drawn, 1e-6)
         assert dependent_draws(drawn, slack, shape, Spending()) is None
         assert alike_rows(drawn[0], slack[0], shape, [ids], Spending()) is None
+
+
+def test_turned_blocks_are_alike_and_independent_ones_are_not() -> None:
+    for count, width in ((16, 200), (100, 6)):
+        first, other = torch.randn(2, 5, count, width, generator=derive(0, "blocks", count), dtype=torch.float64)
+        turn = torch.linalg.qr(torch.randn(width, width, generator=derive(0, "turn"), dtype=torch.float64))[0]
+        assert float(alike(first, other).max()) < 14  # of 25 pairs
+        assert float(alike(first, other @ turn).max()) < 14
+        assert float(alike(first, first @ turn).diagonal().min()) > 23
 
 
 def test_a_column_that_is_made_of_others_shows_where_rows_are_few() -> None:

@@ -30,6 +30,11 @@ SLY = (
     "StatesMoreAfterwards latents",
     "ScaleByOperation latents",
     "KnownClients models",
+    "TurnedReleases latents",
+    "TurnedClients rows",
+    "NoiseSumsToZero sums",
+    "LiesTellOfRows class-reports",
+    "PlacesTell bits-many",
 )
 """Those that behave where an audit looks, or tell by what nobody looks at."""
 HONEST = ("honest latents", "honest models", "honest uploads", "honest gradients", "honest bits", "honest rows")

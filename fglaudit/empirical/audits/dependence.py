@@ -30,7 +30,8 @@ from fglaudit.interfaces import Defense, bound
 from fglaudit.privacy.accounted import Noised
 from fglaudit.rng import derive
 
-GENERATORS = 8
+GENERATORS = 16
+"""Bindings: with so many, noise that is other noise under a rotation shows it in its inner products."""
 LARGE = (1.0, 1000.0)
 """Sizes of inputs, in lengths of the real ones, at which the size of the noise must be the same."""
 TOO_SMALL = 1.5
@@ -84,6 +85,7 @@ def noise_audits(
             sizes.append(_of(name, noise_tests.in_steps(z, bench.resolution())))
         kept.append((name, z))
         depends += [_of(name, each) for axis in range(4) for each in noise_tests.along(z, axis)]
+        depends += [_of(name, each) for each in noise_tests.turned(z)]
         for size in LARGE:
             sizes += [_of(f"{name}, inputs {size:g} times as long", each) for each in _at(staged, bench, seed, size)]
     for one in range(len(kept)):
@@ -142,14 +144,14 @@ def _more(staged: Staged, bench: Bench, seed: int, z: Tensor) -> Tensor | None:
 def _standardised(bench: Bench, seen: Tensor) -> Tensor | None:
     """Return ``seen`` [G, T, S, D] as standard normal numbers; differences of two generators where what enters the
     noise is not known."""
-    scale = abs(bench.factor) * bench.fact.scale
+    scale = abs(bench.after.factor) * bench.fact.scale
     if bench.plain:
         return standardised(seen, bench.fact.distribution, scale)
     return _differences(bench, seen)
 
 
 def _differences(bench: Bench, seen: Tensor) -> Tensor | None:
-    scale = abs(bench.factor) * bench.fact.scale
+    scale = abs(bench.after.factor) * bench.fact.scale
     difference = seen[0::2] - seen[1::2]
     if bench.fact.distribution == "gaussian":
         return standardised(difference, "gaussian", scale * 2**0.5)

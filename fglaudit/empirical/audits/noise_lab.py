@@ -13,20 +13,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.empirical.replays.staging import Staged, scaled_after
+from fglaudit.empirical.replays.staging import Staged, about_noise, scaled_after
 from fglaudit.facts import (
-    GRADIENTS,
     K_ARY,
-    ROWS,
     Additive,
     Clipped,
     Correlated,
-    Fact,
     Field,
     Masked,
     Memoised,
     Sampled,
-    on,
+    Scaled,
 )
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import DefenseSession
@@ -49,7 +46,7 @@ class Bench:
     Attributes:
         noise: what the account says.
         fact: what is stated of the noise.
-        factor: by which noise is multiplied afterwards, as stated.
+        after: how noisy values are scaled, as stated.
         inputs: the messages of one release; gradients [E, K, D]; or clients' graphs.
         plain: whether nothing but a clip happens before the noise, so that noise is what is sent less the input where
             that is shorter than the clip.
@@ -58,7 +55,7 @@ class Bench:
 
     noise: Noised
     fact: Additive
-    factor: float
+    after: Scaled
     inputs: MessageBatch | Tensor | tuple[ClientGraph, ...]
     plain: bool
     clip: Clipped | None
@@ -90,6 +87,7 @@ class Bench:
     def resolution(self) -> float:
         """Return how far apart numbers in single precision are that carry noise, in scales of it."""
         start = 1.0 if self.clip is not None and self.clip.around == "received" else 0.0
+        start += abs(self.after.offset / (self.after.factor or 1.0))
         longest = float((self.size_within() * self._values(1.0)).abs().max()) + start
         return 2.0**-23 * (longest / self.fact.scale + 5)
 
@@ -97,11 +95,11 @@ class Bench:
         """Return what leaves the hook less what entered it [S, D], one release."""
         values = self._values(size)
         if isinstance(self.inputs, Tensor):
-            return session.local_update((size * self.inputs).contiguous(), rng).double() - self.factor * values
+            return session.local_update((size * self.inputs).contiguous(), rng).double() - self._scaled(values)
         if not isinstance(self.inputs, MessageBatch):
             given = [dataclasses.replace(c, x=size * c.x) for c in self.inputs]
             left = torch.cat([session.prepare(c, rng).x.double().reshape(-1, c.x.shape[-1]) for c in given])
-            return left - self.factor * values
+            return left - self._scaled(values)
         batch = self.inputs
         kept = {n: size * v if v.is_floating_point() else v for n, v in batch.payload.tensors().items()}
         start: Tensor | float = 0.0
@@ -116,7 +114,10 @@ class Bench:
         payload = type(batch.payload).from_tensors({n: v.clone() for n, v in kept.items()})
         sent_batch = MessageBatch(batch.round + release, batch.senders, batch.receivers, payload, batch.splits)
         seen = _read(session.release(sent_batch, rng), self.fields)
-        return seen - self.factor * (values + start)
+        return seen - self._scaled(values + start)
+
+    def _scaled(self, values: Tensor) -> Tensor:
+        return self.after.offset + self.after.factor * values
 
 
 def _read(payload: Payload, fields: Sequence[str]) -> Tensor:
@@ -141,28 +142,22 @@ def benches(
 
 
 def _bench(staged: Staged, noise: Noised, clients: Sequence[ClientGraph], rng: torch.Generator) -> Bench | str:
-    facts = staged.facts
-    if noise.payload in ("rows", "gradients"):
-        target = ROWS if noise.payload == "rows" else GRADIENTS
-        about: Sequence[Fact] = [fact for fact in facts if fact.target == target]
-        factor = scaled_after(facts, target)
-    else:
-        batch = staged.messages.get((noise.payload, noise.by_server))
-        if batch is None:
-            return f"no {noise.payload} was sent"
-        about = on(facts, type(batch.payload), direction="down" if noise.by_server else "up")
-        factor = scaled_after(about, type(batch.payload))
+    batch = staged.messages.get((noise.payload, noise.by_server))
+    if batch is None and noise.payload not in ("rows", "gradients"):
+        return f"no {noise.payload} was sent"
+    about = about_noise(staged.facts, noise)
+    after = scaled_after(about)
     additive = next((fact for fact in about if isinstance(fact, Additive)), None)
     if additive is None:
         return f"{noise.payload} is randomised otherwise than by adding noise"
-    if factor is None or any(isinstance(fact, Masked | Memoised | Correlated) for fact in about):
+    if after is None or any(isinstance(fact, Masked | Memoised | Correlated) for fact in about):
         return f"noise on {noise.payload} is changed afterwards, or depends on other noise as stated"
     before = about[: about.index(additive)]
     sampled = any(isinstance(fact, Sampled) for fact in before)
     clips = [fact for fact in before if isinstance(fact, Clipped)]
     plain = len(clips) == len([f for f in before if not isinstance(f, Sampled)]) and not sampled
     clip = min(clips, key=lambda fact: fact.bound, default=None)
-    shared = {"noise": noise, "fact": additive, "factor": factor, "plain": plain, "clip": clip}
+    shared = {"noise": noise, "fact": additive, "after": after, "plain": plain, "clip": clip}
     if noise.payload == "rows":
         return Bench(**shared, inputs=_short(clients))  # type: ignore[arg-type]
     if noise.payload == "gradients":

@@ -8,7 +8,7 @@ the noise is as stated, so every statistic here has a known distribution:
 * numbers that coincide: noise in steps;
 * correlation of two slices, of values, of magnitudes and of ranks (Student's t, exact for two normal samples);
 * sums over an axis (chi-squared): a small part in common, or parts that cancel;
-* two slices with the same numbers in another order.
+* two slices with the same numbers in another order, or under a rotation.
 
 Every test gives p-values that are at most uniform; those of one family are corrected for their number.
 """
@@ -25,6 +25,8 @@ from scipy import stats
 from scipy.special import log_ndtr
 from torch import Tensor
 
+from fglaudit.wire.observing.turned_blocks import alike
+
 AXES = ("generators", "releases", "senders", "numbers")
 SLICES = 40
 """Slices along an axis that are compared with one another."""
@@ -32,6 +34,8 @@ SHAPE_SAMPLE = 200_000
 SAME = 1e-4
 """Two sorted slices nearer than this everywhere hold the same numbers."""
 LONGEST_SORTED = 4000
+DRAWS = 128
+"""Draws of two slices whose inner products are compared: more cost more than they tell."""
 NEAR = 1e-6
 LATTICE_SAMPLE = 20_000
 """Numbers that are looked at for steps."""
@@ -206,6 +210,28 @@ def _p_of_correlation(r: float, count: int) -> float:
     return float(2 * stats.t.sf(r * math.sqrt((count - 1) / (1 - r * r)), count - 1))
 
 
+def turned(z: Tensor) -> Iterator[Found]:
+    """Yield whether a release, or a sender, has another one's noise under a rotation: of all its numbers, of those of
+    every sender, or of every release."""
+    generators, releases, senders, _ = z.shape
+    words = "noise in one of the {} is another one's, turned"
+    for axis, count, blocks in (
+        (1, releases, z.movedim(1, 0).reshape(releases, generators, -1)),
+        (1, releases, z.movedim(1, 0).flatten(1, 2)),
+        (2, senders, z.movedim(2, 0).flatten(1, 2)),
+    ):
+        if count > 1 and blocks.shape[1] > 1:
+            blocks = blocks[torch.linspace(0, count - 1, min(count, SLICES)).round().long(), :DRAWS]
+            found = alike(blocks, blocks)
+            found.fill_diagonal_(0)
+            yield Found(_p(found), words.format(AXES[axis]))
+
+
+def _p(found: Tensor) -> float:
+    """Return the p-value of the most alike of pairs [B, C]."""
+    return min(1.0, found.numel() * math.exp(-float(found.max())))
+
+
 def across(first: Tensor, second: Tensor, names: tuple[str, str]) -> Iterator[Found]:
     """Yield whether the noise of two mechanisms of one run depends on one another: ``z`` of both [G, T, S, D]."""
     count = min(first.shape[0], second.shape[0]), min(first.shape[1], second.shape[1])
@@ -216,3 +242,6 @@ def across(first: Tensor, second: Tensor, names: tuple[str, str]) -> Iterator[Fo
         return
     words = f"noise on {names[0]} predicts noise on {names[1]}"
     yield Found(_correlated(torch.stack([one, other])), words)
+    if count[0] > 1:
+        whole, more = (pair.movedim(1, 0)[: SLICES // 2] for pair in pairs)  # a block a release
+        yield Found(_p(alike(whole, more)), f"noise on {names[0]} is noise on {names[1]}, turned")

@@ -28,10 +28,10 @@ def sampling_audit(staged: Staged, *, seed: int) -> Audit | None:
     """Return the audit of stated Poisson samples of losses; None where none are stated."""
     facts = staged.facts
     sampled, clip = first(facts, Sampled, GRADIENTS), first(facts, Clipped, GRADIENTS)
-    noise, factor = first(facts, Additive, GRADIENTS), scaled_after(facts, GRADIENTS)
+    noise, after = first(facts, Additive, GRADIENTS), scaled_after([f for f in facts if f.target == GRADIENTS])
     if sampled is None or sampled.rate >= 1:
         return None
-    if clip is None or noise is None or not factor:
+    if clip is None or noise is None or after is None or after.factor == 0:
         return Audit("sampling", Outcome.UNTESTED, "what is done to sampled losses is not stated as a clip and noise")
     per_loss = clip.bound**2 * sampled.rate * (1 - sampled.rate)
     losses = int(min(MOST_LOSSES, max(256, 4 * noise.std**2 / per_loss)))
@@ -43,8 +43,9 @@ def sampling_audit(staged: Staged, *, seed: int) -> Audit | None:
     rng, session = derive(seed, "audits", "sampling"), staged.fresh()
     gradients = torch.full((losses, clients, 1), 10 * clip.bound)
     seen = torch.stack([session.local_update(gradients, rng)[:, 0].double() for _ in range(steps)])
-    spread = abs(factor) * math.sqrt(losses * per_loss + noise.std**2)
-    z = ((seen - factor * clip.bound * losses * sampled.rate) / spread).reshape(1, steps, clients, 1)
+    spread = abs(after.factor) * math.sqrt(losses * per_loss + noise.std**2)
+    center = after.offset + after.factor * clip.bound * losses * sampled.rate
+    z = ((seen - center) / spread).reshape(1, steps, clients, 1)
     found = [*_variance(z), *along(z, 1), *along(z, 2)]
     worst = min(found, key=lambda each: each.p)
     p = min(1.0, worst.p * len(found))

@@ -163,16 +163,16 @@ def derive_seed(seed: int, count: int) -> int:
 
 def _weaker(stage: Stage, distance: float | None) -> TradeOff | None:
     """Return the curve that the canary would show with noise too small by 1.5; None where it is not known."""
-    stated, noise = stage.stated, stage.noise
+    stated = stage.stated
     if stage_sampled(stage):
         return None
     if stated.mu is not None:
         assert distance is not None, "Gaussian noise has a score of its own"
-        return TradeOff.gaussian(TOO_SMALL * min(stated.mu, distance / noise.scale))
+        return TradeOff.gaussian(TOO_SMALL * min(stated.mu, distance / stage.scale))
     assert stated.event is not None and stated.relation is not None
     reach = 1.0
     if distance is not None:  # Laplace noise
-        whole = noise.scale * stated.pure
+        whole = stage.scale * stated.pure
         reach = min(1.0, distance / whole) if whole > 0 else 1.0
     try:
         return TradeOff.of(narrowed(stated.event, TOO_SMALL * reach), stated.relation)

@@ -181,6 +181,7 @@ def _stage(
         relation=whole.relation,
         fresh=whole.fresh,
         stated=whole.stated,
+        factor=whole.factor,
         found=tuple(pair for _, _, pair in best),
         farthest=farthest,
         size=max(numbers for _, numbers, _ in best),

@@ -42,7 +42,11 @@ class RowStage(Stage):
         if isinstance(self.fact, Randomised):
             low, high = (float(dict(self.fact.parameters).get(name, at)) for name, at in (("low", 0.0), ("high", 1.0)))
             row = torch.full((self.width,), high + HUGE * (high - low), dtype=torch.float64)
-            return [Pair("a row of highest entries", row, low + high - row)]
+            either = torch.where(torch.rand(self.width, generator=rng) < 0.5, row, low + high - row)
+            return [
+                Pair("a row of highest entries", row, low + high - row),
+                Pair("a row of highest and lowest entries", either, low + high - either),
+            ]
         bound = self.clip.bound if self.clip is not None else self.noise.sensitivity / self.relation.moves
         norm = self.clip.norm if self.clip is not None else "L2"
         turned = self.noise.sensitivity > 1.5 * bound
@@ -87,14 +91,12 @@ class UpdateStage(Stage):
         clip: of one loss's gradient.
         losses: how many of them the account lets one node change.
         batch: losses of a client in the graph.
-        factor: by which the noisy sum is multiplied, as stated.
         sampled: whether losses are drawn at random.
     """
 
     clip: Clipped
     losses: int
     batch: int
-    factor: float = 1.0
     sampled: bool = False
 
     WIDTH = 3

@@ -58,7 +58,7 @@ def score_of(stage: Stage, pair: Pair, *, seed: int) -> Score:
     if stage.noise.distribution in ("gaussian", "laplace") and not stage_sampled(stage):
         shift = (there - gone).median(0).values
         center = stage.play(pair.absent, PILOTS, pilots).median(0).values
-        return Score(stage.noise.distribution, stage.noise.scale, shift, center)
+        return Score(stage.noise.distribution, stage.scale, shift, center)
     count = max(PILOTS, min(2000, CHUNK // max(1, stage.numbers)))
     present, absent = stage.play(pair.present, count, pilots), stage.play(pair.absent, count, pilots)
     variance = (present.var(0) + absent.var(0)) / 2

@@ -49,12 +49,19 @@ class Stage(ABC):
         relation: what happens to the record.
         fresh: binds the defense anew.
         stated: the trade-off curve of all its releases, for inputs of :attr:`numbers` numbers.
+        factor: by which what has noise is multiplied afterwards, in size, as stated.
     """
 
     noise: Noised
     relation: Relation
     fresh: Callable[[], DefenseSession]
     stated: TradeOff
+    factor: float = 1.0
+
+    @property
+    def scale(self) -> float:
+        """Of the noise as it is seen."""
+        return self.factor * self.noise.scale
 
     @property
     def name(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,10 +29,8 @@ from fglaudit.facts import (
     Randomised,
     Sampled,
     Scaled,
-    Target,
     before_noise,
     first,
-    name_of,
     on,
 )
 from fglaudit.federated.problem import pooled
@@ -89,6 +88,8 @@ def staged(
         if isinstance(made, str):
             left_out.append(made)
             continue
+        if (after := scaled_after(about_noise(facts, noise))) is not None and after.factor:
+            made = dataclasses.replace(made, factor=abs(after.factor))
         stages[number] = [made]
         release = next((r for r in context.releases if r.payload.__name__ == noise.payload), None)
         made_of_rows = isinstance(made, MessageStage) and made.clip is None
@@ -188,20 +189,24 @@ def _message_stage(
     )
 
 
-def scaled_after(facts: Sequence[Fact], target: Target | str | type) -> float | None:
-    """Return the factor by which noise on ``target`` is multiplied afterwards; None where other things happen to it."""
-    seen, factor = False, 1.0
-    about = (
-        [f for f in facts if f.target == target] if not isinstance(target, str | type) else on(facts, name_of(target))
-    )
+def about_noise(facts: Sequence[Fact], noise: Noised) -> list[Fact]:
+    """Return the facts, in order, about what has that noise."""
+    if noise.payload in ("rows", "gradients"):
+        return [fact for fact in facts if fact.target == (ROWS if noise.payload == "rows" else GRADIENTS)]
+    return list(on(facts, noise.payload, direction="down" if noise.by_server else "up"))
+
+
+def scaled_after(about: Sequence[Fact]) -> Scaled | None:
+    """Return how noisy values are scaled, if at all, by the facts ``about`` them; None where other things happen."""
+    seen, after = False, Scaled(ROWS)
     for fact in about:
         if isinstance(fact, Additive):
             seen = True
         elif seen and isinstance(fact, Scaled):
-            factor *= fact.factor
+            after = Scaled(ROWS, fact.offset + fact.factor * after.offset, fact.factor * after.factor)
         elif seen:
             return None
-    return factor
+    return after
 
 
 def clients_of(protocol: FederatedProtocol, graph: FederatedGraph) -> list[ClientGraph]:

@@ -28,6 +28,7 @@ from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import is_repeated
 from fglaudit.rng import copied, drew_one_word, split
 from fglaudit.wire.observing.alike_rows import alike_rows
+from fglaudit.wire.observing.dependent_draws import bare_sum
 from fglaudit.wire.observing.drawn_alike import answers_alike, bits_alike
 from fglaudit.wire.observing.foreign import is_foreign
 from fglaudit.wire.observing.kept_outside import copies_itself, has_slots, kept_outside
@@ -133,7 +134,7 @@ class AskedAgain:
         keeps = _clipped_around(self.session, stated)
         if twin.session is not None:
             twin.session = sessions[3] if keeps else sessions[2]
-        found = twin.compared([about for about in stated if about.facts], live[1], same[1])
+        found = twin.compared([about for about in stated if about.facts], live[1], same[1], self._drawn)
         if twin.refused:
             found |= _all(asked, "its session cannot be called with other rows, so what it remembers is not known")
         for about in asked:
@@ -210,6 +211,8 @@ class AskedAgain:
         related = (noise.sign() * second.sign()).sum().abs()
         if float(related) > math.sqrt(2 * noise.numel() * (self.spending.next() + math.log(2))):
             return "noise that does not come from the run's generator alone: another one gives similar noise"
+        if (wrong := bare_sum(noise, second, shape, self.spending)) is not None:
+            return wrong
         stepped = any(isinstance(f, Rounded) for f in about.facts)
         if not stepped and (wrong := bits_alike(live, another, shape.scale, self.spending)) is not None:
             return wrong

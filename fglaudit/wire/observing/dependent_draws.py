@@ -1,11 +1,8 @@
 """Do parts of a message share noise? Many draws of one message show what one draw does not.
 
-Independent standard normal blocks a, b of m numbers, D draws each, have inner products over pairs of draws
-K(d, e) = <a_d, a_e> that have nothing to do with each other. If b is a under a rotation that everybody knows, they are
-the same, whatever the rotation; if b is made of a and others, they are alike. Given b's, the sum of their products over
-d != e is a quadratic form of a, whose tail is bounded by Laurent and Massart (2000, lemma 1): no threshold is fitted.
-Rows, columns, and halves, quarters and eighths of a message are compared so. Besides, no combination of rows, of
-columns or of a row's own numbers may be bare.
+Rows, columns, and halves, quarters and eighths of a message are compared with one another, whatever the rotation
+between them (:mod:`fglaudit.wire.observing.turned_blocks`). Besides, no combination of rows, of columns, of a row's own
+numbers or of few numbers of a message may be bare, and no wave along all of them, their sum included.
 """
 
 from __future__ import annotations
@@ -16,13 +13,14 @@ import torch
 from torch import Tensor
 
 from fglaudit.facts.residuals import DROWNED, Shape, Spending, leaves_a_direction, normal_scores
+from fglaudit.wire.observing.turned_blocks import alike
 from fglaudit.wire.observing.waves import waves_together
 
 _FEWEST = 12
 """Draws below which nothing is asked."""
 _MOST_BLOCKS, _MOST_DRAWS = 128, 128
 """Blocks that are compared with one another, and draws of them: ever more of both cost more than they tell."""
-_MOST_DIRECTIONS, _MOST_CUBES = 512, 2**26
+_MOST_CUBES = 2**26
 _PARTS = (2, 4, 8)
 
 
@@ -45,13 +43,13 @@ def dependent_draws(draws: Tensor, slack: Tensor, shape: Shape, spending: Spendi
                 if _alike(joined, loose, spending):
                     return f"noise of a part of all {name} that is made of another part's"
     unit = Shape("gaussian", 1.0, shape.cdf)
-    for flat in (across.reshape(rows, -1), down.reshape(width, -1)):
-        if len(flat) > _MOST_DIRECTIONS:
-            continue
+    for flat in (across.reshape(rows, -1), down.reshape(width, -1), z.flatten(1)):
         if (wrong := leaves_a_direction(flat, torch.full_like(flat[:1, :1], loose), unit, spending)) is not None:
             return wrong
     if shape.name == "gaussian" and _bare_in_a_row(across, loose, spending):
         return "noise that leaves a direction of a row alone"
+    if _bare_wave(z.flatten(1), spending):
+        return "noise that leaves a wave along a message alone, such as the sum of its numbers"
     return waves_together(draws, loose, shape, spending)
 
 
@@ -66,20 +64,9 @@ def _alike(blocks: Tensor, loose: float, spending: Spending) -> bool:
     if len(blocks) < 2:
         return False
     blocks = blocks[:, :_MOST_DRAWS]
-    _, count, width = blocks.shape
-    gram = blocks @ blocks.mT
-    gram.diagonal(dim1=1, dim2=2).zero_()
-    flat = gram.flatten(1)
-    size = torch.linalg.vector_norm(flat, dim=1)
-    if count <= width:
-        largest = torch.linalg.eigvalsh(gram).abs().amax(1)
-    else:  # taking the diagonal away makes the largest eigenvalue smaller, and the others negative at most by it
-        largest = torch.linalg.eigvalsh(blocks.mT @ blocks).amax(1)
-    x = spending.next() + 2 * math.log(len(blocks))
-    bound = 2 * math.sqrt(width * x) * size + 2 * x * largest + 6 * loose * count * width * largest
-    products = flat @ flat.T
-    products.fill_diagonal_(0)
-    return bool((products > bound).any())
+    found = alike(blocks, blocks, loose)
+    found.fill_diagonal_(0)
+    return bool((found > spending.next() + 2 * math.log(len(blocks))).any())
 
 
 def _bare_in_a_row(rows: Tensor, loose: float, spending: Spending) -> bool:
@@ -92,3 +79,28 @@ def _bare_in_a_row(rows: Tensor, loose: float, spending: Spending) -> bool:
     rows = rows[: max(1, _MOST_CUBES // width**3)]
     smallest = torch.linalg.eigvalsh(rows.mT @ rows).amin(1).clamp(min=0).sqrt()
     return bool((smallest < least).any())
+
+
+def _bare_wave(draws: Tensor, spending: Spending) -> bool:
+    """Whether a wave along the numbers of ``draws`` [D, m] has no noise: of independent numbers all waves are normal,
+    each with half of the variance in its cosine and in its sine, but for the sum and the fastest wave. What arithmetic
+    adds makes none of them smaller."""
+    width = draws.shape[1]
+    if width < 2:
+        return False
+    power = torch.fft.rfft(draws, norm="ortho").abs().square().sum(0)
+    half = torch.full_like(power, len(draws))
+    half[0] /= 2
+    half[-1] /= 2 if width % 2 == 0 else 1
+    chance = torch.special.gammainc(half, power * half / len(draws))
+    return bool((chance < math.exp(-spending.next()) / len(power)).any())
+
+
+def bare_sum(one: Tensor, other: Tensor, shape: Shape, spending: Spending) -> str | None:
+    """Return why two draws of noise [n, F], of any size, have none in the sum of all numbers, or None: sums of many are
+    nearly normal, and two so small have a chance of at most their squares."""
+    variance = one.numel() * shape.scale**2 * {"gaussian": 1.0, "laplace": 2.0}.get(shape.name, 0.0)
+    squares = float(one.sum().square() + other.sum().square())
+    if one.numel() < _FEWEST or squares >= variance * math.exp(-spending.next()):
+        return None
+    return "noise that leaves the sum of all numbers alone"

@@ -20,10 +20,11 @@ from fglaudit.wire.observing.stated import MANY, Hook, Stated, Values, own, step
 
 FEWEST_DRAWS = 16
 """Draws of few messages without which they are not looked at, and most draws of gradients that are sampled."""
-SEEDS, MOST_OF_SEEDS = 4000, 2**22
+SEEDS, MOST_OF_SEEDS = 4000, 2**23
 """Draws of few messages, among which a seed of one in a million comes twice, and values in all of them."""
-_MOST_COMPARED = 400
-"""Of these draws, how many are asked whether their numbers depend on one another, which takes longer."""
+_MOST_COMPARED, _PER_NUMBER = 400, 3
+"""Of these draws, how many are asked whether their numbers depend on one another, which takes longer: at least, and for
+every number, so that no direction of a message may be bare."""
 _OVER_SLACK = 2.0**10
 """How many times what arithmetic may add noise must be, so that two draws are not the same by rounding."""
 
@@ -63,9 +64,8 @@ def of_few(
         if drawn_twice(draws):
             found[about.target] = f"noise of few seeds: the same came twice in {count} draws"
         elif about.part is None and not unlike(about.facts) and not any(isinstance(f, Memoised) for f in about.facts):
-            parts = [
-                part[:2] for part in (about.noise(entered, draw) for draw in draws[:_MOST_COMPARED]) if part is not None
-            ]
+            most = max(_MOST_COMPARED, _PER_NUMBER * entered.numel())
+            parts = [part[:2] for part in (about.noise(entered, draw) for draw in draws[:most]) if part is not None]
             noises, slack = torch.stack([part[0] for part in parts]), torch.stack([part[1] for part in parts])
             if (wrong := strange_draws(noises, slack, noise[2], spending)) is not None:
                 found[about.target] = wrong

@@ -4,13 +4,13 @@ Noise that is right in every other respect may say what a session remembers: of 
 values that noise has hidden. So a copy of it is prepared with other rows, and given other values wherever noise is
 stated; all else, the draws too, is as in the run. Then both get the same message and the same draws: what leaves them
 must be equal to the last bit, or the difference is memory. Sessions that state that they draw once for each value
-(``Memoised``) are not compared.
+(``Memoised``) are compared when they draw first: later ones remember what they drew.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor
@@ -79,12 +79,15 @@ class Twin:
             return {}
         return {} if rows else self.compared(stated, left, again)
 
-    def compared(self, stated: Sequence[Stated], left: Values, again: Values) -> dict[Target, str]:
-        """Return of which targets the twin made something else of the same."""
+    def compared(
+        self, stated: Sequence[Stated], left: Values, again: Values, drawn: Collection[Target] = ()
+    ) -> dict[Target, str]:
+        """Return of which targets the twin made something else of the same; ``drawn``: those drawn for before."""
         found = {}
         for about in stated:
             one, other = left.get(about.name), again.get(about.name)
-            if one is None or any(isinstance(fact, Memoised) for fact in about.facts):
+            kept = about.target in drawn and any(isinstance(fact, Memoised) for fact in about.facts)
+            if one is None or kept:
                 continue
             if other is None or not _same_bits(one, other):
                 found[about.target] = _WHY
