@@ -125,7 +125,8 @@ def _noise_to_prior(std: Tensor, variance: Tensor, entries: Entries, labels: Ten
     rows, columns = torch.unique(entries.rows), torch.unique(entries.columns)
     _add_means(noise, labels[rows], std[rows])
     _add_means(spread, labels[len(std) + columns], variance[columns].mean(1))
-    return (noise.square() / spread.clamp(min=1e-300))[labels[: len(std)]]
+    ratio: Tensor = noise.square() / spread.clamp(min=1e-300)
+    return ratio[labels[: len(std)]]
 
 
 def _add_means(total: Tensor, labels: Tensor, values: Tensor) -> None:
