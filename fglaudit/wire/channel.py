@@ -14,7 +14,7 @@ from fglaudit.context import Context
 from fglaudit.facts import ROWS, Additive, Fact, Unstated, first
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Attack, DefenseSession, LocalUpdate
-from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, ModelUpdate, Payload
+from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, ModelUpdate, Payload, is_repeated
 from fglaudit.privacy.counted import Counted
 from fglaudit.structure import PersonalAverages
 from fglaudit.view import Observer
@@ -24,7 +24,7 @@ from fglaudit.wire.observing.observed import Observed
 from fglaudit.wire.observing.observed_graph import copied
 from fglaudit.wire.observing.opened_again import OpenedAgain
 from fglaudit.wire.observing.plain_values import plain_client, plain_payload, plain_tensor
-from fglaudit.wire.observing.stated import Hook, Values, own
+from fglaudit.wire.observing.stated import Hook, Values
 from fglaudit.wire.transcript import Transcript
 
 _FEW_VALUES = 64
@@ -250,7 +250,7 @@ class RecordingChannel:
         announced = any(value.is_meta for value in batch.payload.tensors().values())  # counted only: no values at all
         if announced or not self._observed.watches("release"):
             return batch
-        before = {name: own(value) for name, value in batch.payload.tensors().items()}
+        before = {name: _copy(value) for name, value in batch.payload.tensors().items()}
         stated, given = self._observed.stated_fields(batch), batch.payload.tensors()
         hook, few = partial(_release, batch), partial(_few_messages, batch)
         payload, wrong = self._again.call(hook, given, stated, self._rng, few)
@@ -260,7 +260,7 @@ class RecordingChannel:
 
     def _sealed(self, batch: MessageBatch) -> tuple[MessageBatch, MessageBatch]:
         """Return what entered the seal, in memory of its own, and what left it."""
-        payload = type(batch.payload).from_tensors({n: own(value) for n, value in batch.payload.tensors().items()})
+        payload = type(batch.payload).from_tensors({n: _copy(value) for n, value in batch.payload.tensors().items()})
         self._home = next(value.device for value in payload.tensors().values())
         before = MessageBatch(batch.round, batch.senders.clone(), batch.receivers.clone(), payload, batch.splits)
         after = self.session.seal(batch, self._again.draws(self._rng))
@@ -344,4 +344,9 @@ def _few_messages(batch: MessageBatch) -> tuple[Hook, Values]:
     """Return the hook for so many of the first messages as hold some values, and these values."""
     most = 1 + _FEW_VALUES * len(batch.senders) // max(1, batch.payload.numbers())
     small = batch.select(torch.arange(len(batch.senders)) < most)
-    return partial(_release, small), {name: own(value) for name, value in small.payload.tensors().items()}
+    return partial(_release, small), {name: _copy(value) for name, value in small.payload.tensors().items()}
+
+
+def _copy(value: Tensor) -> Tensor:
+    """Return ``value`` in memory of its own; a broadcast stays one."""
+    return value[:1].clone().expand_as(value) if is_repeated(value) else value.clone()
