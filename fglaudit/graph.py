@@ -286,6 +286,14 @@ def positions(nodes: Tensor, num_nodes: int) -> Tensor:
     return place
 
 
+def first_of_each(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the different entries, or rows, of ``values`` [n, ...], ascending [u], which one each is [n], and where
+    each stands first [u]."""
+    kinds, which = torch.unique(values, return_inverse=True, dim=None if values.dim() == 1 else 0)
+    places = torch.arange(len(values), device=values.device)
+    return kinds, which, places.new_full((len(kinds),), len(values)).scatter_reduce(0, which, places, "amin")
+
+
 def edges_among(nodes: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
     """Return the edges of ``edge_index`` [2, E] that join two of ``nodes`` [n], renumbered by their places there."""
     edges = positions(nodes, num_nodes)[edge_index]

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Fact, Unstated
-from fglaudit.graph import ClientGraph, FeatureKind
+from fglaudit.graph import ClientGraph, FeatureKind, first_of_each
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.shapes import Degrees, EdgeIndex
 from fglaudit.structure import Structure
@@ -273,7 +273,6 @@ class View:
         if not parts:
             return self.auxiliary
         x, y = torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts])
-        unique, inverse = torch.unique(nodes, return_inverse=True)
-        first = torch.full((len(unique),), len(nodes)).scatter_reduce(0, inverse, torch.arange(len(nodes)), "amin")
+        unique, _, first = first_of_each(nodes)
         x, y = x[first], y[first]
         return Auxiliary(unique, x.mean(1) if x.dim() == 3 else x, y[:, 0] if y.dim() == 2 else y)

@@ -19,7 +19,7 @@ from fglaudit.adversary.known_graph import known_edges, own_clients
 from fglaudit.adversary.planting import dealt, planted_federation, planted_rows
 from fglaudit.attacks.learned.entries import entries, float_fields, upwards, with_rows
 from fglaudit.errors import FglauditError
-from fglaudit.graph import FeatureKind, FederatedGraph
+from fglaudit.graph import FeatureKind, FederatedGraph, first_of_each
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
 from fglaudit.rng import copied, split
 from fglaudit.view import Observer, View
@@ -322,8 +322,7 @@ def keyed(batches: Sequence[MessageBatch], features: int, rounds: int | None = N
         if not listed:
             continue
         codes, rows = torch.cat([c for c, _ in listed]), torch.cat([r for _, r in listed])
-        unique, inverse = torch.unique(codes, return_inverse=True)
-        first = torch.full((len(unique),), len(codes)).scatter_reduce(0, inverse, torch.arange(len(codes)), "amin")
+        unique, _, first = first_of_each(codes)
         found[key] = (unique, rows[first])
     return found
 

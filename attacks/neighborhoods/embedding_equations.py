@@ -18,6 +18,7 @@ from torch import Tensor
 from fglaudit.adversary.public_rules import noise_std
 from fglaudit.adversary.server_models import server_models
 from fglaudit.attacks.neighborhoods.recovered_rows import unknown_scale
+from fglaudit.graph import first_of_each
 from fglaudit.nn.chebyshev import Series, attention_series
 from fglaudit.payloads import SERVER, Embeddings, ModelUpdate
 from fglaudit.structure import Attention
@@ -119,9 +120,8 @@ def _embeddings(view: View, rounds: list[int]) -> dict[int, tuple[Tensor, Tensor
         if batch.round in found or batch.round not in rounds:
             continue  # a round's first batch is the first layer's
         foreign = ~torch.isin(batch.senders, mine)[batch.entry_messages()]
-        ids, inverse = torch.unique(payload.nodes[foreign], return_inverse=True)
-        place = torch.full_like(ids, len(inverse)).scatter_reduce(0, inverse, torch.arange(len(inverse)), "amin")
-        found[batch.round] = ids, payload.values[foreign][place].double()
+        ids, _, first = first_of_each(payload.nodes[foreign])
+        found[batch.round] = ids, payload.values[foreign][first].double()
     return found
 
 

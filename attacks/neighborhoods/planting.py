@@ -22,7 +22,7 @@ from fglaudit.adversary.planting import (
     rehearsed,
     with_own_rows,
 )
-from fglaudit.graph import FeatureKind, FederatedGraph
+from fglaudit.graph import FeatureKind, FederatedGraph, first_of_each
 from fglaudit.interfaces import Planted
 from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, MessageBatch, Payload, RawFeatures
 from fglaudit.rng import split
@@ -121,9 +121,7 @@ def _distinct(view: View, rows: Tensor, rng: torch.Generator) -> Tensor:
         shortened: Tensor = rows / rows.norm(dim=1, keepdim=True).clamp(min=1e-12) * length
         return shortened
     if features > _ENUMERATED:
-        number = torch.unique(rows, dim=0, return_inverse=True)[1]
-        first = torch.full_like(number, len(rows)).scatter_reduce(0, number, torch.arange(len(rows)), "amin")
-        return rows[first[first < len(rows)].sort().values]
+        return rows[first_of_each(rows)[2].sort().values]
     codes = 1 + torch.randperm(2**features - 1, generator=rng)[: len(rows)]
     bits = (codes[:, None] >> torch.arange(features) & 1).float()
     return bits / bits.sum(1, keepdim=True) if view.public.features is FeatureKind.SCALED_BINARY else bits

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fglaudit.graph import first_of_each
 from fglaudit.payloads import Payload, RawFeatures
 from fglaudit.structure import Attention
 from fglaudit.view import View
@@ -74,8 +75,7 @@ class NeighborhoodRows:
         centers = torch.cat([p.centers for p in parts])
         offsets = torch.tensor([0, *(len(p.centers) for p in parts)]).cumsum(0).tolist()
         group = torch.cat([p.group + low for p, low in zip(parts, offsets, strict=False)])
-        unique, inverse = torch.unique(centers, return_inverse=True)
-        first = torch.full_like(unique, len(centers)).scatter_reduce(0, inverse, torch.arange(len(centers)), "amin")
+        unique, inverse, first = first_of_each(centers)
         kept = first[inverse[group]] == group
         lengths = torch.tensor([0, *(len(p.rows) for p in parts)]).cumsum(0).tolist()
         own = torch.cat([torch.where(p.own >= 0, p.own + low, -1) for p, low in zip(parts, lengths, strict=False)])[

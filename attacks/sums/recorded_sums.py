@@ -10,6 +10,7 @@ from torch import Tensor
 from fglaudit.adversary.known_graph import known_degrees, own_nodes, sees_deliveries
 from fglaudit.adversary.public_rules import fewest_neighbors, kept_edges, merged_size
 from fglaudit.adversary.running.once_per_view import once_per_view
+from fglaudit.graph import first_of_each
 from fglaudit.payloads import SERVER, NeighborSums
 from fglaudit.structure import Sums
 from fglaudit.view import View
@@ -65,8 +66,7 @@ def recorded_sums(view: View) -> RecordedSums:
     nodes = torch.cat([p.nodes for p in payloads])
     values = torch.cat([p.sums for p in payloads])
     total = parties == SERVER
-    unique, inverse = torch.unique((parties + 1) * view.public.num_nodes + nodes, return_inverse=True)
-    first = torch.full_like(unique, len(nodes)).scatter_reduce(0, inverse, torch.arange(len(nodes)), "amin")
+    _, _, first = first_of_each((parties + 1) * view.public.num_nodes + nodes)
     return RecordedSums(parties[first], nodes[first], values[first], torch.stack([receivers[total], nodes[total]]))
 
 

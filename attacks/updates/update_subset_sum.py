@@ -23,7 +23,7 @@ from fglaudit.attacks.updates.planted_changes import planted_clients, planted_me
 from fglaudit.attacks.updates.sum_terms import sum_terms
 from fglaudit.attacks.updates.update_inversion import ROUNDS, UpdateInversion
 from fglaudit.facts import Fact
-from fglaudit.graph import FeatureKind
+from fglaudit.graph import FeatureKind, first_of_each
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import ModelUpdate, NeighborSums, Payload
 from fglaudit.rng import split
@@ -96,18 +96,11 @@ class UpdateSubsetSum(Attack):
         messages = planted_messages(view, sums, rng)
         subjects = torch.cartesian_prod(clients, torch.arange(2 * sums.shape[1]))
         answer = rows[:, : 2 * sums.shape[1]].flatten(0, 1)
-        asked = _firsts(answer)
+        asked = first_of_each(answer)[2].sort().values
         return Planted(without_defense(view, messages), answer[asked], subjects[asked])
 
 
 def _distinct(rows: torch.Tensor) -> torch.Tensor:
     """Return the different ones of ``rows`` [R, F] that have an entry, in the order of their first occurrence."""
     rows = rows[rows.any(1)]
-    return rows[_firsts(rows)] if len(rows) else rows
-
-
-def _firsts(rows: torch.Tensor) -> torch.Tensor:
-    """Return where each of the different ``rows`` [R, F] stands first, ascending."""
-    kinds, which = torch.unique(rows, dim=0, return_inverse=True)
-    first = torch.full((len(kinds),), len(rows)).scatter_reduce(0, which, torch.arange(len(rows)), "amin")
-    return first.sort().values
+    return rows[first_of_each(rows)[2].sort().values] if len(rows) else rows

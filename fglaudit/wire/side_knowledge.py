@@ -21,7 +21,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.facts.stored import from_json as facts_from_json
 from fglaudit.facts.stored import to_json as facts_to_json
 from fglaudit.files.own import digest, make_folder, read_own, read_stamped, stamped, write_atomic
-from fglaudit.graph import ClientGraph, FeatureKind, FederatedGraph
+from fglaudit.graph import ClientGraph, FeatureKind, FederatedGraph, first_of_each
 from fglaudit.payloads import SERVER
 from fglaudit.rng import derive
 from fglaudit.structure import Structure
@@ -124,8 +124,7 @@ class SideKnowledge:
         nodes, y = torch.cat([part.nodes for part in held]), torch.cat([part.y for part in held])
         if len(held) == 1:
             return KnownLabels(nodes.clone(), y.clone())
-        unique, index = torch.unique(nodes, return_inverse=True)
-        first = torch.full((len(unique),), len(nodes)).scatter_reduce(0, index, torch.arange(len(nodes)), "amin")
+        unique, _, first = first_of_each(nodes)
         return KnownLabels(unique, y[first])
 
     def save(self, folder: Path) -> None:
