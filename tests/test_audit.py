@@ -272,3 +272,8 @@ def test_another_default_type_of_numbers_is_refused(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(torch, "get_default_dtype", lambda: torch.float64)
     with pytest.raises(FglauditError, match=r"default dtype must be float32; got torch\.float64; call"):
         fglaudit.audit(arrays(), protocol=FEDGCN, clients=2, observers=["server"])
+
+
+def test_the_parties_of_an_observer_are_no_text() -> None:
+    with pytest.raises(FglauditError, match=r"got the text 'server'; write ObserverSpec\(parties=\('server',\)\)"):
+        ObserverSpec("server")  # type: ignore[arg-type]

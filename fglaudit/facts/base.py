@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 from torch import Tensor
 
+from fglaudit.errors import FglauditError, shown
 from fglaudit.facts.explaining import Expected, unexplained
 from fglaudit.facts.plain import make_plain
 from fglaudit.facts.residuals import Spending
@@ -24,8 +25,20 @@ class Fact:
     target: Target
 
     def __post_init__(self) -> None:
-        """Keep numbers and words by value."""
+        """Keep numbers and words by value, and refuse what is no number or no target: what reads facts, the accountant
+        and attacks, would fail on it later or take it for a fact about nothing."""
         make_plain(self)
+        if not isinstance(self.target, Target):
+            raise FglauditError(
+                f"a fact is about ROWS, EDGES, GRADIENTS or a Field; got {shown(self.target)}; write e.g."
+                " Field('NeighborSums', 'sums', 'up')"
+            )
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type in ("float", "int") and (isinstance(value, bool) or not isinstance(value, int | float)):
+                raise FglauditError(
+                    f"{field.name} of {type(self).__name__} must be a number; got {shown(value)}; change it"
+                )
 
     def applied(self, expected: Expected) -> Expected:
         """Return what it makes of what was expected before it."""

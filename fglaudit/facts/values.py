@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -92,9 +91,9 @@ class Randomised(Fact):
         super().__post_init__()
         for name in STATED.get(self.kind, ()):
             value = self.parameter(name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            if isinstance(value, bool) or not isinstance(value, int | float):
                 raise FglauditError(
-                    f"{name} of random reports of kind {self.kind!r} is a finite number; got {shown(value)}; correct it"
+                    f"{name} of random reports of kind {self.kind!r} is a number; got {shown(value)}; correct it"
                 )
 
     def parameter(self, name: str) -> Any:

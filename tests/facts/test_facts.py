@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -104,8 +103,8 @@ def test_an_unknown_stored_fact_is_an_error() -> None:
     [
         ((), "must state keep, classes; got () without keep; add it"),
         ((("keep", 0.9),), "without classes"),
-        ((("keep", "high"), ("classes", 3)), "keep of random reports of kind 'k-ary response' is a finite number; got"),
-        ((("keep", math.nan), ("classes", 3)), "is a finite number; got nan"),
+        ((("keep", "high"), ("classes", 3)), "keep of random reports of kind 'k-ary response' is a number; got"),
+        ((("keep", True), ("classes", 3)), "is a number; got True"),
         (("keep", 0.9), "must state keep, classes"),
     ],
 )
@@ -116,6 +115,24 @@ def test_reports_of_a_known_kind_state_what_is_read_of_them(parameters: Any, tol
     assert told in str(found.value)
     with pytest.raises(FglauditError, match="kind 'mine' must state std"):
         Randomised(ROWS, "mine").parameter("std")
+
+
+@pytest.mark.parametrize(
+    ("stated", "told"),
+    [
+        ((Additive, "ModelUpdate", "gaussian", 1.0), "is about ROWS, EDGES, GRADIENTS or a Field; got 'ModelUpd"),
+        ((Additive, ROWS, "gaussian", "1.0"), "scale of Additive must be a number; got '1.0'"),
+        ((Clipped, ROWS, "L2", None), "bound of Clipped must be a number; got None"),
+        ((Sampled, GRADIENTS, True), "rate of Sampled must be a number; got True"),
+        ((DegreeBound, EDGES, "5", 0), "bound of DegreeBound must be a number; got '5'"),
+    ],
+)
+def test_a_fact_is_about_a_target_and_has_numbers(stated: Any, told: str) -> None:
+    """A name in place of a target was a fact about nothing; a text in place of a number failed where it was read."""
+    kind, *values = stated
+    with pytest.raises(FglauditError) as found:
+        kind(*values)
+    assert told in str(found.value)
 
 
 def test_facts_are_selected_by_payload_field_and_direction() -> None:

@@ -131,7 +131,7 @@ def test_a_bare_protocol_gets_the_fix_or_a_result() -> None:
     assert {f.attack for f in bare if f.status is Status.OK} == {"row-presence"}
 
 
-@pytest.mark.parametrize("name", ["label-sums", "code-members"])  # the second reads models, and asks how codes spread
+@pytest.mark.parametrize("name", ["label-sums", "code-predictions"])  # the second reads models too
 def test_of_payloads_that_are_not_sent_nothing_is_asked_to_be_stated(name: str) -> None:
     """FedGCN may send ``HopSums``, and with these settings does not: whoever runs it is no author of it."""
     attack = build("attack", name, {})
