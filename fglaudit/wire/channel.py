@@ -24,7 +24,7 @@ from fglaudit.wire.observing.observed import Observed
 from fglaudit.wire.observing.observed_graph import copied
 from fglaudit.wire.observing.opened_again import OpenedAgain
 from fglaudit.wire.observing.plain_values import plain_client, plain_payload, plain_tensor
-from fglaudit.wire.observing.stated import Hook, Values
+from fglaudit.wire.observing.stated import Hook, Values, own
 from fglaudit.wire.transcript import Transcript
 
 _FEW_VALUES = 64
@@ -250,7 +250,7 @@ class RecordingChannel:
         announced = any(value.is_meta for value in batch.payload.tensors().values())  # counted only: no values at all
         if announced or not self._observed.watches("release"):
             return batch
-        before = {name: _copy(value) for name, value in batch.payload.tensors().items()}
+        before = {name: own(value) for name, value in batch.payload.tensors().items()}
         stated, given = self._observed.stated_fields(batch), batch.payload.tensors()
         hook, few = partial(_release, batch), partial(_few_messages, batch)
         payload, wrong = self._again.call(hook, given, stated, self._rng, few)
@@ -260,7 +260,7 @@ class RecordingChannel:
 
     def _sealed(self, batch: MessageBatch) -> tuple[MessageBatch, MessageBatch]:
         """Return what entered the seal, in memory of its own, and what left it."""
-        payload = type(batch.payload).from_tensors({n: _copy(value) for n, value in batch.payload.tensors().items()})
+        payload = type(batch.payload).from_tensors({n: own(value) for n, value in batch.payload.tensors().items()})
         self._home = next(value.device for value in payload.tensors().values())
         before = MessageBatch(batch.round, batch.senders.clone(), batch.receivers.clone(), payload, batch.splits)
         after = self.session.seal(batch, self._again.draws(self._rng))
