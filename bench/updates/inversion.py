@@ -163,8 +163,7 @@ def measured(case: Case, graph: FederatedGraph, seed: int) -> dict[str, str]:
         rounds = min(case.attack.rounds, case.settings["rounds"])
         figures |= {"rows": int(counts.median().item()), "rank_limit": width * rounds}
         if case.observer == "server" and result.clusters:
-            small = [int(graph.train[k].sum().item()) <= SMALL for k in clients.tolist()]
-            kept = [row for row, use in zip(result.clusters, small, strict=True) if use]
+            kept = [result.clusters[k] for k in clients.tolist() if int(graph.train[k].sum().item()) <= SMALL]
             exact = sum(control + gained - lost for _, control, gained, lost in kept)
             figures["small"] = exact / sum(row[0] for row in kept) if kept else None
     return {name: _text(figures[name]) for name in VALUES}
