@@ -21,6 +21,8 @@ _REFINED = 1
 _NEAR = 0.05
 """A unit vector is looked at closely if, by the inverse, the square of its distance to the row space is below this. The
 inverse is right to a few digits alone where rows depend on each other."""
+_RANK = 1e-10
+"""Singular values below this share of the largest are rounding."""
 _INSIDE = 1e-8
 """A unit vector counts as inside the row space when the square of its distance to it is below this."""
 
@@ -102,6 +104,18 @@ class GramBlocks:
         away = 1 - (multipliers * (2 * right - part.gram @ multipliers)).sum(1)[which, slot]
         error = (multipliers.abs().mT @ tolerance[self.rows[used]]).amax(2)[which, slot]
         return asked[away <= _INSIDE], error[away <= _INSIDE]
+
+
+def decomposed(matrix: Tensor, right: Tensor, tolerance: Tensor, ridge: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the same of one component with far more rows than columns, ``matrix`` [h, w], by its singular values:
+    ``B' z`` [w, n] for v = ``right`` [h, n], which unit vectors are combinations of rows [w], and how far errors of up
+    to ``tolerance`` [h, n] carry each [w], infinite for others."""
+    left, singular, axes = torch.linalg.svd(matrix, full_matrices=False)
+    seen = singular > _RANK * singular[0]
+    gain = torch.where(seen, singular / (singular.square() + ridge), 0.0)
+    solve = (axes.T * gain) @ left.T
+    inside = (axes.square() * seen[:, None]).sum(0) > 1 - _INSIDE
+    return solve @ right, inside, torch.where(inside, (solve.abs() @ tolerance).amax(1), torch.inf)
 
 
 def _factor(gram: Tensor, ridge: Tensor) -> Tensor:

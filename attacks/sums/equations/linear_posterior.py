@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.adversary.running.once_per_view import once_per_view
-from fglaudit.attacks.sums.equations.gram_blocks import Entries, GramBlocks
+from fglaudit.attacks.sums.equations.gram_blocks import Entries, GramBlocks, decomposed
 from fglaudit.attacks.sums.equations.neighbor_equations import NeighborEquations, neighbor_equations
 from fglaudit.nn.sparse import SparseMatrix
 from fglaudit.view import View
@@ -26,6 +26,9 @@ from fglaudit.view import View
 HALF = 0.5 + 1e-9
 """Above it an estimated bit is one. One half itself is common, where two neighbours enter all equations alike: that is
 no one, and not for the rounding of a solver to decide, which differs with the number of threads."""
+_TALL, _TIMES = 256, 8
+"""Components of more equations than this, and so many times as many as unknowns, are decomposed: ``B B'`` is larger
+than B, and slower."""
 _EXACT = 5e-4
 """Rounding error of a proven row, relative to its largest entry; half of what the scorer allows."""
 
@@ -81,15 +84,37 @@ def linear_posterior(equations: NeighborEquations, mean: Tensor, variance: Tenso
     ridge = _noise_to_prior(equations.std, variance, entries, labels)
     matrix = SparseMatrix.from_entries(*entries, shape)
     rest = equations.values - matrix @ mean
-    multipliers = torch.zeros_like(rest)
+    multipliers, found = torch.zeros_like(rest), mean.clone()
     determined = torch.zeros(shape[1], dtype=torch.bool, device=ridge.device)
     error = torch.full((shape[1],), torch.inf, dtype=torch.double, device=ridge.device)
     for rows in _components(torch.unique(entries.rows), labels):
+        if rows.shape[1] > _TALL:
+            for each in rows:
+                columns, dense = _dense(entries, each)
+                if len(each) > _TIMES * len(columns):
+                    change, determined[columns], error[columns] = decomposed(
+                        dense, rest[each], equations.tolerance[each], float(ridge[each[0]].item())
+                    )
+                    found[columns] += change
+                    rows = rows[(rows != each[0]).all(1)]
+        if not len(rows):
+            continue
         blocks = GramBlocks.of(entries, rows, shape[0])
         columns, bound = blocks.unit_vectors(shape[1], equations.tolerance)
         determined[columns], error[columns] = True, bound
         multipliers[rows] = blocks.with_ridge(ridge[rows[:, 0]]).solve(rest[rows])
-    return LinearPosterior(mean + matrix.T @ multipliers, determined, error)
+    return LinearPosterior(found + matrix.T @ multipliers, determined, error)
+
+
+def _dense(entries: Entries, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the unknowns [w] in the equations ``rows`` [h], ascending, and their coefficients [h, w]."""
+    among = torch.isin(entries.rows, rows).nonzero().squeeze(1)
+    columns, column = torch.unique(entries.columns[among], return_inverse=True)
+    order = rows.argsort()
+    row = order[torch.searchsorted(rows[order], entries.rows[among])]
+    matrix = torch.zeros(len(rows), len(columns), dtype=torch.double, device=rows.device)
+    matrix[row, column] = entries.values[among]
+    return columns, matrix
 
 
 def _complete(equations: NeighborEquations) -> Entries:
@@ -125,8 +150,8 @@ def _noise_to_prior(std: Tensor, variance: Tensor, entries: Entries, labels: Ten
     rows, columns = torch.unique(entries.rows), torch.unique(entries.columns)
     _add_means(noise, labels[rows], std[rows])
     _add_means(spread, labels[len(std) + columns], variance[columns].mean(1))
-    ratio: Tensor = noise.square() / spread.clamp(min=1e-300)
-    return ratio[labels[: len(std)]]
+    by_component: Tensor = noise.square() / spread.clamp(min=1e-300)
+    return by_component[labels[: len(std)]]
 
 
 def _add_means(total: Tensor, labels: Tensor, values: Tensor) -> None:

@@ -68,9 +68,11 @@ def equations(
     return known, x
 
 
-@pytest.mark.parametrize(("rows", "unknowns", "terms"), [(20, 40, 40), (40, 60, 110), (60, 30, 150)])
+@pytest.mark.parametrize(
+    ("rows", "unknowns", "terms"), [(20, 40, 40), (40, 60, 110), (60, 30, 150), (300, 20, 900), (300, 100, 900)]
+)
 def test_rows_are_determined_where_dense_algebra_says_so(rows: int, unknowns: int, terms: int) -> None:
-    """Sparse equations in many components, in a large one, and more of them than unknowns; many depend on others."""
+    """Sparse equations in many components, in a large one, and more than unknowns, or far more; many are dependent."""
     known, x = equations(rows, unknowns, terms, seed=rows)
     mean, variance = torch.full_like(x, 0.2), torch.full_like(x, 0.16)
     solved = module.linear_posterior(known, mean, variance)
