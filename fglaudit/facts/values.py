@@ -19,7 +19,7 @@ MULTI_BIT = "multi-bit"
 """Kind of :class:`Randomised` rows: bits of some features of each."""
 STATED: Mapping[str, tuple[str, ...]] = {
     K_ARY: ("keep", "classes"),
-    MULTI_BIT: ("sampled_features", "bit_epsilon", "center", "step", "offset", "factor", "low", "high", "std"),
+    MULTI_BIT: ("sampled_features", "bit_epsilon", "low", "high"),
 }
 """What kinds that are known here must state, each a number."""
 
@@ -106,8 +106,8 @@ class Randomised(Fact):
             return dict(self.parameters)[name]
         except (KeyError, TypeError, ValueError) as error:
             raise FglauditError(
-                f"random reports of kind {self.kind!r} must state {', '.join(STATED.get(self.kind, (name,)))}; got"
-                f" {shown(self.parameters)} without {name}; add it to parameters, as (name, value)"
+                f"random reports of kind {self.kind!r} must state {name}; got {shown(self.parameters)}; add it to"
+                " parameters, as (name, value)"
             ) from error
 
     def applied(self, expected: Expected) -> Expected:

@@ -101,11 +101,11 @@ def test_an_unknown_stored_fact_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("parameters", "told"),
     [
-        ((), "must state keep, classes; got () without keep; add it"),
-        ((("keep", 0.9),), "without classes"),
+        ((), "must state keep; got (); add it"),
+        ((("keep", 0.9),), "must state classes; got (('keep', 0.9),); add it"),
         ((("keep", "high"), ("classes", 3)), "keep of random reports of kind 'k-ary response' is a number; got"),
         ((("keep", True), ("classes", 3)), "is a number; got True"),
-        (("keep", 0.9), "must state keep, classes"),
+        (("keep", 0.9), "must state keep; got ('keep', 0.9)"),
     ],
 )
 def test_reports_of_a_known_kind_state_what_is_read_of_them(parameters: Any, told: str) -> None:

@@ -54,7 +54,7 @@ def reports_audits(staged: Staged, clients: Sequence[ClientGraph], *, seed: int)
             nodes * math.comb(width, few) ** -float(GENERATORS),
         ),
         "reports have more entries than are said to be sampled": (
-            bool(((coins - float(parameters["center"])).abs() > 1e-9).sum(2).max() > few),
+            bool(((coins - float(parameters.get("center", 0.0))).abs() > 1e-9).sum(2).max() > few),
             0.0,
         ),
     }
