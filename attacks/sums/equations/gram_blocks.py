@@ -107,7 +107,7 @@ class GramBlocks:
 
 
 def decomposed(matrix: Tensor, right: Tensor, tolerance: Tensor, ridge: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the same of one component with far more rows than columns, ``matrix`` [h, w], by its singular values:
+    """Return the same of one component with more rows than columns, ``matrix`` [h, w], by its singular values:
     ``B' z`` [w, n] for v = ``right`` [h, n], which unit vectors are combinations of rows [w], and how far errors of up
     to ``tolerance`` [h, n] carry each [w], infinite for others."""
     left, singular, axes = torch.linalg.svd(matrix, full_matrices=False)

@@ -26,9 +26,8 @@ from fglaudit.view import View
 HALF = 0.5 + 1e-9
 """Above it an estimated bit is one. One half itself is common, where two neighbours enter all equations alike: that is
 no one, and not for the rounding of a solver to decide, which differs with the number of threads."""
-_TALL, _TIMES = 256, 8
-"""Components of more equations than this, and so many times as many as unknowns, are decomposed: ``B B'`` is larger
-than B, and slower."""
+_TALL = 256
+"""Components of more equations than this, and than unknowns, are decomposed: ``B B'`` is larger than B, and slower."""
 _EXACT = 5e-4
 """Rounding error of a proven row, relative to its largest entry; half of what the scorer allows."""
 
@@ -91,7 +90,7 @@ def linear_posterior(equations: NeighborEquations, mean: Tensor, variance: Tenso
         if rows.shape[1] > _TALL:
             for each in rows:
                 columns, dense = _dense(entries, each)
-                if len(each) > _TIMES * len(columns):
+                if len(each) > len(columns):
                     change, determined[columns], error[columns] = decomposed(
                         dense, rest[each], equations.tolerance[each], float(ridge[each[0]].item())
                     )
