@@ -116,7 +116,7 @@ def test_a_killed_run_continues_to_the_findings_of_an_uninterrupted_one(folder: 
 
     status, out, error = finish(start(folder, "killed"))
     assert (status, error) == (0, ""), error
-    assert f"{done} of 6 cells are finished already" in out
+    assert f"{done} of 6 cells {'is' if done == 1 else 'are'} finished already" in out
     assert rows(folder / "killed") == rows(folder / "whole")
     assert {row["status"] for row in rows(folder / "whole")} <= {"ok", "not-applicable", "broken-attack"}
 
