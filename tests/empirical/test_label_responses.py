@@ -13,7 +13,7 @@ from fglaudit.empirical import label_responses
 from fglaudit.empirical.judge import judge
 from fglaudit.guarantees import FieldState, Outcome, Word
 from fglaudit.interfaces import FederatedProtocol
-from fglaudit.protocols.private import lpgnn
+from fglaudit.protocols.private import label_propagation
 from fglaudit.protocols.private.lpgnn import LPGNN
 from fglaudit.structure import Reports
 from fglaudit.testing import CPU, example_graph, record
@@ -76,7 +76,7 @@ def test_lies_that_prefer_a_class_or_come_together_are_refuted() -> None:
     assert stated is not None
     keep = stated.keep
     uneven = torch.tensor([[keep, 1 - keep, 0.0], [0.0, keep, 1 - keep], [1 - keep, 0.0, keep]])
-    with mock.patch.object(lpgnn, "response_matrix", lambda epsilon, classes: uneven):
+    with mock.patch.object(label_propagation, "response_matrix", lambda epsilon, classes: uneven):
         assert audit(PROTOCOL, stated)[0] is Outcome.REFUTED
     draw = torch.multinomial
 

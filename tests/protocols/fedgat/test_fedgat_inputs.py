@@ -79,7 +79,7 @@ def test_the_fast_path_is_refused_where_the_matrices_are_recorded() -> None:
         ({"path": "fast"}, "moments"),
         ({"bounds": "some"}, "first-layer"),
         ({"choice": "best"}, "validation"),
-        ({"proximal": -1.0}, "must not be negative"),
+        ({"proximal": -1.0}, "proximal >= 0; got -1"),
     ],
 )
 def test_bad_hyperparameters(arguments: dict[str, object], message: str) -> None:
