@@ -101,7 +101,7 @@ def require_least(settings: Any, **least: float) -> None:
     """Raise :class:`FglauditError` for the first field of ``settings`` that is not at least its ``least`` value."""
     for field, bound in least.items():
         if not (value := getattr(settings, field)) >= bound:
-            owner = getattr(settings, "name", "this")
+            owner = getattr(settings, "name", "it")
             raise FglauditError(f"{owner} needs {field} >= {bound:g}; got {value}; raise it")
 
 

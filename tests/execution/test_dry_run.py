@@ -42,7 +42,7 @@ def test_what_is_opened_and_what_will_fail(
         r"1 cell csbm .* none: about ([\d.]+) s \(training .*\), at least ([\d.]+) MiB of memory, 0.0 MiB on disk", out
     )
     assert estimate is not None and 0 < float(estimate[1]) < 600 and float(estimate[2]) > 50
-    assert "1 of 1 cells: about " in out
+    assert "1 of 1 cell: about " in out
     assert "3 clients of " in out and not Path("runs").exists()
     code, out, _ = call(SUITE.replace("{name: fedgcn, hops: 1, rounds: 2}", "nfedgnn"), capsys)
     assert code == ExitCode.FAILED and "will fail: datasets[0], partitions[0], protocols[0]: " in out

@@ -119,7 +119,7 @@ def test_a_dry_run_plans_without_running_anything(folder: Path, capsys: pytest.C
     seen: list[PluginFile] = []
     suite = load_suite(write(folder, "below/mine.py:Mine"), trust=Trust(imports=False, announce=seen.extend))
     print_plan(Console(width=200), suite, folder / "out")
-    assert "1 cells" in capsys.readouterr().out
+    assert "1 cell" in capsys.readouterr().out
     assert [file.sha256 for file in seen] == [digest(folder / "suite" / "below" / "mine.py")]
     assert not (folder / "suite" / "below" / "ran").exists()
     with pytest.raises(FglauditError, match="did you mean 'Mine'"):

@@ -197,13 +197,13 @@ def test_node_numbers_do_not_matter() -> None:
     [
         ({"hops": -1}, "hops >= 0"),
         ({"layers": 0}, "layers >= 1"),
-        ({"rounds": 0}, "rounds must be at least 1"),
+        ({"rounds": 0}, "rounds >= 1; got 0"),
         ({"aggregate": "normalized"}, "did you mean 'normalised'"),
         ({"optimizer": "adamw"}, "did you mean 'adam'"),
         ({"weighting": "nodes"}, "unknown weighting 'nodes'"),
         ({"participation": 0.0}, "got 0; use 1"),
         ({"dropout": 1.0}, "dropout is a share"),
-        ({"learning_rate": -0.1}, "learning_rate must not be negative"),
+        ({"learning_rate": -0.1}, "learning_rate >= 0; got -0.1"),
     ],
 )
 def test_wrong_fields_are_refused(fields: dict[str, object], message: str) -> None:

@@ -252,7 +252,7 @@ def test_dense_features_train_as_sparse_ones() -> None:
         ({"global_scale": float("nan")}, "global_scale must be positive and finite"),
         ({"dropout": 1.0}, "dropout is a share"),
         ({"local_epochs": 0}, "epochs >= 1"),
-        ({"learning_rate": -1.0}, "learning_rate must not be negative"),
+        ({"learning_rate": -1.0}, "learning_rate >= 0; got -1"),
         ({"hidden": 10}, "multiple of heads"),
     ],
 )

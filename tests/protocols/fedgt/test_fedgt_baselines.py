@@ -210,7 +210,7 @@ def test_unequal_clients_with_isolated_nodes() -> None:
         (FedAvgGophormer, {"powers": 0}, "powers >= 1"),
         (FedAvgGophormer, {"samples": 0}, "samples >= 1"),
         (FedAvgGophormer, {"test_samples": 0}, "test_samples >= 1"),
-        (FedAvgGophormer, {"consistency": -1.0}, "consistency must not be negative"),
+        (FedAvgGophormer, {"consistency": -1.0}, "consistency >= 0; got -1"),
         (FedAvgGraphGPS, {"hidden": 10}, "multiple of heads"),
         (FedAvgGraphGPS, {"random_features": 0}, "random_features >= 1"),
         (FedAvgGraphGPS, {"encoding": -1}, "encoding >= 0"),
