@@ -79,6 +79,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def fewer_draws(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look for noise of few seeds in a tenth of the draws: most tests train many defenses and ask something else."""
+    """Look at a tenth of the many draws of one message: most tests train many defenses and ask something else."""
     if request.node.get_closest_marker("all_draws") is None:
         monkeypatch.setattr("fglaudit.wire.observing.many_draws.SEEDS", 400)

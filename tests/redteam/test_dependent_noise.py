@@ -27,6 +27,7 @@ def test_noise_that_depends_on_itself_is_unstated(kind: str) -> None:
     assert found(kind, 0)
 
 
+@pytest.mark.all_draws
 @pytest.mark.parametrize("kind", ["one-direction", "own-directions", "no-sum"])
 def test_directions_are_looked_at_where_messages_are_wide(kind: str) -> None:
     assert found(kind, 0, features=700)  # more than a message of the training has rows
