@@ -12,14 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.adversary.running.once_per_view import once_per_view
 from fglaudit.attacks.sums.equations.gram_blocks import Entries, GramBlocks, decomposed
 from fglaudit.attacks.sums.equations.neighbor_equations import NeighborEquations, neighbor_equations
+from fglaudit.graph import components
 from fglaudit.nn.sparse import SparseMatrix
 from fglaudit.view import View
 
@@ -127,11 +126,7 @@ def _complete(equations: NeighborEquations) -> Entries:
 
 def _labels(shape: tuple[int, int], entries: Entries) -> Tensor:
     """Return component numbers of equations and unknowns [rows + unknowns]."""
-    row, column = entries.rows, entries.columns + shape[0]
-    links = coo_array(
-        (torch.ones(len(row)).numpy(), (row.cpu().numpy(), column.cpu().numpy())), shape=(sum(shape),) * 2
-    )
-    return torch.from_numpy(connected_components(links, directed=False)[1]).long().to(row.device)
+    return components(torch.stack([entries.rows, entries.columns + shape[0]]), sum(shape))
 
 
 def _components(rows: Tensor, labels: Tensor) -> Iterator[Tensor]:
