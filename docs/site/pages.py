@@ -23,6 +23,7 @@ MODULES = {
     "fglaudit.interfaces": "Protocols, attacks and defenses: what a plugin implements",
     "fglaudit.facts": "Facts: what a defense states",
     "fglaudit.payloads": "Payloads: what is sent",
+    "fglaudit.structure": "Statements: what attacks may know of a protocol",
     "fglaudit.view": "Views: what an attack gets",
     "fglaudit.graph": "Graphs",
     "fglaudit.finding": "Findings: the columns of findings.csv",

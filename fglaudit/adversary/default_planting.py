@@ -1,10 +1,11 @@
 """A self-test problem for attacks that bring none: every own node has one neighbour at another client, and that
-neighbour has no other; for an observer without clients all nodes are alone. Whatever is sent shows one row
-at a time."""
+neighbour has no other; for an observer without clients all nodes are alone, or, where nothing is sent of such nodes,
+every second one has a row and an empty neighbour at another client. Whatever is sent shows one row at a time."""
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.planting import dealt, planted_federation, planted_graph, planted_rows, rehearsed, with_own_rows
@@ -43,8 +44,19 @@ def plant_lone_rows(attack: Attack, view: View, rng: torch.Generator) -> Planted
     mine = own_nodes(view)
     own, others = mine.nonzero().squeeze(1), (~mine).nonzero().squeeze(1)
     others = others[torch.randperm(len(others), generator=rng)]
-    pairs = torch.stack([own[: len(others)], others[: len(own)]])
-    targets = (pairs[1] if len(own) else others).sort().values
+    if len(own):
+        pairs = torch.stack([own[: len(others)], others[: len(own)]])
+        return _sent(attack, view, pairs, pairs[1], others, rng)
+    alone = _sent(attack, view, torch.empty(2, 0, dtype=torch.long), others, others, rng)
+    if any(len(batch.entry_messages()) for kind in type(attack).consumes for batch in alone.view.messages.of(kind)):
+        return alone
+    pairs = others[: len(others) // 2 * 2].view(-1, 2).T  # dealt in turn: the two are at different clients
+    return _sent(attack, view, pairs, pairs[0], others, rng)
+
+
+def _sent(attack: Attack, view: View, pairs: Tensor, targets: Tensor, others: Tensor, rng: torch.Generator) -> Planted:
+    """Return the problem in which ``targets`` have drawn rows and ``pairs`` [2, P] of nodes are neighbours."""
+    targets = targets.sort().values
     x = with_own_rows(view, torch.zeros(view.public.num_nodes, view.public.num_features))
     rows = planted_rows(view, targets, rng)
     x[targets] = rows

@@ -74,9 +74,11 @@ def load_file(path: Path, expected: str | None = None) -> Any:
         exec(compile(text, str(full), "exec", dont_inherit=True), module.__dict__)
     except (Exception, SystemExit) as error:
         del sys.modules[module_name]
+        beside = isinstance(error, ModuleNotFoundError) and (full.parent / f"{error.name}.py").is_file()
+        fix = "plugin files cannot import one another: put both into one file" if beside else "correct the file"
         raise FglauditError(
             f"a plugin file must import without error; {full} raises {type(error).__name__}: {error}{place(error)};"
-            " correct the file"
+            f" {fix}"
         ) from error
     try:
         refuse_altered(before, {str(full)})

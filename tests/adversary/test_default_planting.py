@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 import pytest
 import torch
@@ -14,7 +15,8 @@ from fglaudit.attacks.sums.row_presence import RowPresence
 from fglaudit.attacks.sums.subset_sum import SubsetSum
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Attack, Planted, Reconstruction
-from fglaudit.payloads import SERVER
+from fglaudit.payloads import SERVER, HiddenStates, Payload
+from fglaudit.protocols.distributed_gcn.distributed_gcn import DistributedGCN
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive
@@ -78,6 +80,21 @@ def test_a_target_has_one_neighbor_or_none() -> None:
         assert planted.view.topology is not None
         degrees = torch.bincount(planted.view.topology[0], minlength=view.public.num_nodes)
         assert (degrees[planted.nodes] == neighbors).all()
+
+
+@dataclass(frozen=True)
+class BareStates(BareSums):
+    consumes: ClassVar[tuple[type[Payload], ...]] = (HiddenStates,)
+
+
+def test_where_nothing_is_sent_of_nodes_alone_they_have_an_empty_neighbor_at_another_client() -> None:
+    view = record(DistributedGCN(rounds=1)).view(Observer(wire=True, topology=True))
+    planted = planted_for(BareStates(), view, derive(1))
+    assert planted.view.topology is not None
+    degrees = torch.bincount(planted.view.topology[0], minlength=view.public.num_nodes)
+    assert len(planted.nodes) == view.public.num_nodes // 2 and (degrees == 1).all()
+    sent = torch.cat([states.nodes for _, states in planted.view.sent(HiddenStates)])
+    assert torch.isin(planted.nodes, sent).all()
 
 
 def test_an_inference_must_plant_its_own() -> None:

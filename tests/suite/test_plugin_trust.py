@@ -169,6 +169,13 @@ def test_no_compiled_copy_runs_in_place_of_the_text(folder: Path) -> None:
     assert not list(folder.rglob("__pycache__")) and file.exists()
 
 
+def test_a_file_that_imports_its_neighbor_is_told_that_it_cannot(folder: Path) -> None:
+    (folder / "suite" / "taker.py").write_text("from neighbor_of_mine import Mine\n")
+    (folder / "suite" / "neighbor_of_mine.py").write_text(PLUGIN)
+    with pytest.raises(FglauditError, match="plugin files cannot import one another: put both into one file"):
+        load_suite(write(folder, "taker.py:Mine"))
+
+
 @pytest.mark.parametrize("kind", ["pipe", "folder", "zero", "huge", "missing", "unreadable text"])
 def test_paths_that_are_no_plugin_files(folder: Path, kind: str) -> None:
     path = folder / "suite" / "odd.py"
