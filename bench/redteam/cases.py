@@ -177,7 +177,7 @@ def _broken(fault: str, family: str) -> Case:
         if fault in protocol_faults.PROTOCOLS:
             return protocol_faults.PROTOCOLS[fault](protocol), graph, honest
         assert fault in FAULTS, f"no fault is called {fault}"
-        return protocol, graph, Planted(honest, fault)
+        return protocol, graph, Planted(honest, FAULTS[fault])
 
     return Case(f"{fault} {family}", True, build)
 
@@ -193,7 +193,7 @@ def _honest(family: str) -> Case:
 def _own(name: str, family: str) -> Case:
     def build() -> tuple[FederatedProtocol, FederatedGraph, Defense]:
         protocol, honest = FAMILIES[family].build()
-        return protocol, FAMILIES[family].graph(), Planted(honest, name)
+        return protocol, FAMILIES[family].graph(), Planted(honest, FAULTS[name])
 
     return Case(f"honest {name} {family}", False, build)
 

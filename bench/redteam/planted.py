@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -93,7 +91,7 @@ class BrokenMessages(Broken):
         return value
 
 
-FAULTS: dict[str, Callable[[DefenseSession], DefenseSession]] = {}
+FAULTS: dict[str, type[Broken]] = {}
 """By name, what makes a broken session of an honest one."""
 
 
@@ -109,22 +107,20 @@ class Planted(Defense):
 
     Attributes:
         honest: what it says it is.
-        fault: a key of ``FAULTS``.
+        fault: makes a broken session of an honest one.
     """
 
     name: ClassVar[str] = "planted"
     shown: ClassVar[tuple[str, ...]] = ("fault",)
 
     honest: Defense
-    fault: str
+    fault: type[Broken]
 
     def unsupported(self, context: Context) -> str | None:
         return self.honest.unsupported(context)
 
     def bind(self, context: Context) -> DefenseSession:
-        if self.fault not in FAULTS:  # in another process, which has imported this file alone
-            importlib.import_module("bench.redteam.cases")
-        return FAULTS[self.fault](self.honest.bind(context))
+        return self.fault(self.honest.bind(context))
 
     def weakened(self, factor: float) -> Planted:
         return dataclasses.replace(self, honest=self.honest.weakened(factor))

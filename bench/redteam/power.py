@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from bench.redteam.cases import users
+from bench.redteam.noise_faults import TooSmall
 from bench.redteam.planted import Planted
 from fglaudit.defenses.noise.clipped_noise import ClippedNoise
 from fglaudit.empirical.audits.trade_off import trade_off_audit
@@ -53,7 +54,7 @@ def run(results: Path, seeds: int) -> None:
 def _measured(distribution: str, rounds: int, noise: str, seed: int) -> dict[str, object]:
     protocol, graph = NFedGNN(hidden=8, rounds=rounds), users()
     honest = ClippedNoise(mechanism=distribution, epsilon=2.0)
-    defense: Defense = honest if noise == "as stated" else Planted(honest, "TooSmall")
+    defense: Defense = honest if noise == "as stated" else Planted(honest, TooSmall)
     context = protocol.context(graph)
     (release,) = context.releases
     mechanism = honest.bind(context).noised[release.payload][1]  # type: ignore[attr-defined]
