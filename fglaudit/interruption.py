@@ -37,7 +37,7 @@ def _handle(handler: object) -> None:
 
 def _stop(number: int, frame: FrameType | None) -> None:
     with contextlib.suppress(OSError):
-        os.write(2, b"\nstopped before anything was written\n")
+        os.write(2, b"\nstopped\n")
     os._exit(EXIT)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fglaudit.errors import FglauditError
+from fglaudit.files.field_types import CheckedFields
 from fglaudit.payloads import SERVER
 from fglaudit.view import Observer
 
 
 @dataclass(frozen=True)
-class ObserverSpec:
+class ObserverSpec(CheckedFields):
     """An observer as a suite writes it, before "client:each" is expanded.
 
     >>> ObserverSpec(parties=("client:each",), auxiliary=0.1)
@@ -29,10 +30,6 @@ class ObserverSpec:
     sensitive: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.parties, str):  # it would be read letter by letter
-            raise FglauditError(
-                f"parties are a tuple; got the text {self.parties!r}; write ObserverSpec(parties=({self.parties!r},))"
-            )
         if (least := min(self.sensitive, default=0)) < 0:
             raise FglauditError(f"sensitive numbers columns of the features from 0; got {least}; correct it")
         if list(self.sensitive) != sorted(set(self.sensitive)):

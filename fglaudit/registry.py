@@ -10,8 +10,6 @@ import ast
 import hashlib
 import importlib
 import importlib.util
-import itertools
-import math
 import re
 import sys
 import typing
@@ -23,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fglaudit.errors import FglauditError, meant, shown, unknown, with_article
-from fglaudit.files import limits, plain_words
+from fglaudit.files.field_types import as_declared, hints_of
 from fglaudit.plugins.modules import is_loaded, load_file, read_plugin, refuse_without_class
 from fglaudit.plugins.modules import load_files as load_files
 from fglaudit.plugins.modules import loaded_files as loaded_files
@@ -208,27 +206,22 @@ def construct(cls: type[Any], what: str, arguments: Mapping[str, Any], where: st
     """
     prefix = f"{where}: " if where else ""
     known = {f.name: f for f in fields(cls) if f.init}
-    try:
-        hints = typing.get_type_hints(cls)
-    except Exception as error:  # the annotations of a user's class are expressions of any kind
-        raise FglauditError(
-            f"{prefix}the fields of {what} must have types that can be found; {type(error).__name__}: {error}; correct"
-            " its annotations"
-        ) from error
     values: dict[str, Any] = {}
-    for key, value in arguments.items():
-        if key not in known:
-            raise FglauditError(f"{prefix}{unknown(f'field of {what}', str(key), known)}")
-        field_name = f"{prefix}{what}: field {key!r}"
-        values[key] = _coerce(value, hints[key], field_name)
-        limits.refuse_large(values[key], key, field_name, known[key].metadata)
+    try:
+        hints = hints_of(cls, what)
+        for key, value in arguments.items():
+            if key not in known:
+                raise unknown(f"field of {what}", str(key), known)
+            values[key] = _built(value, hints[key], f"{what}: field {key!r}")
+    except FglauditError as error:
+        raise FglauditError(f"{prefix}{error}") from error
     required = [
         n for n, f in known.items() if f.default is MISSING and f.default_factory is MISSING and n not in values
     ]
     if required:
         raise FglauditError(f"{prefix}{what} needs a value for {', '.join(required)}; write e.g. {required[0]}: ...")
     try:
-        return cls(**values)
+        return cls(**as_declared(cls, values))
     except FglauditError as error:
         raise FglauditError(f"{prefix}{what}: {error}") from error
     except Exception as error:  # whatever a constructor raises, it is these values that it refuses
@@ -237,50 +230,14 @@ def construct(cls: type[Any], what: str, arguments: Mapping[str, Any], where: st
         ) from error
 
 
-def _coerce(value: Any, hint: Any, what: str) -> Any:
-    from pydantic import ConfigDict, TypeAdapter, ValidationError
-
-    wanted = plain_words.kind(hint)
-
-    def refuse(reason: str = "") -> FglauditError:
-        single = "give one value (the defenses of a suite take several, as {sweep: [...]})"
-        listed = isinstance(value, list | Mapping) and isinstance(hint, type)
-        fix = single if listed else plain_words.fix(wanted, value) or "change it"
-        got = f"{shown(value)} ({plain_words.kind_of(value)}){reason and f': {reason}'}"
-        return FglauditError(f"{what} must be {wanted}; got {got}; {fix}")
-
+def _built(value: Any, hint: Any, what: str) -> Any:
+    """Return the plugins that a list names for a field of such, and the object that a mapping describes."""
     if (kind := _listed_kind(hint)) is not None and isinstance(value, list | tuple):
         return tuple(named(kind, entry, f"{what}[{number}]") for number, entry in enumerate(value))
     nested = [part for part in (hint, *typing.get_args(hint)) if is_dataclass(part)]
     if nested and isinstance(value, Mapping):
         return construct(typing.cast(type[Any], nested[0]), what, value)
-    try:
-        adapter: TypeAdapter[Any] = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
-        made = adapter.validate_python(value)
-    except ValidationError as error:
-        raise refuse() from error
-    except Exception as error:  # a user's class may have types that pydantic cannot check
-        raise refuse(f"{type(error).__name__}: {error}") from error
-    if not _as_given(value, made):
-        raise refuse()
-    if not _finite(made):
-        raise refuse("a number must be finite")
-    return made
-
-
-def _as_given(given: Any, made: Any) -> bool:
-    """Whether pydantic made of ``given`` nothing that it does not say: of "no" it makes False, of "nan" a number."""
-    if isinstance(given, list | tuple) and isinstance(made, list | tuple):
-        return all(itertools.starmap(_as_given, zip(given, made, strict=True)))
-    if isinstance(given, bool) or isinstance(made, bool):
-        return type(given) is type(made)
-    return not (isinstance(given, str | bytes) and isinstance(made, int | float))
-
-
-def _finite(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return all(map(_finite, value))
-    return not isinstance(value, float) or math.isfinite(value)
+    return value
 
 
 def _listed_kind(hint: Any) -> str | None:

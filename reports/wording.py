@@ -310,11 +310,6 @@ def public_seed(setting: Setting) -> bool:
 
 def assurance(setting: Setting) -> str:
     """What may be said on the ground of a stated epsilon; empty where none is stated."""
-    text = _assurance(setting)
-    return f"{text} {PUBLIC_SEED}" if text and public_seed(setting) else text
-
-
-def _assurance(setting: Setting) -> str:
     claimed, accounted = setting.largest("epsilon_claimed"), setting.largest("epsilon_accounted")
     if setting.contradicted:
         return (
@@ -341,8 +336,9 @@ def _assurance(setting: Setting) -> str:
     if why := empty(accounted, delta, max((record.nodes for record in setting.records), default=0)):
         return f"Stated, with {facts} {why[:1].upper()}{why[1:]}: no assurance."
     verified = any(verdict.word is Word.VERIFIED for verdict in judged)
+    whom = "To whoever does not know the public seed, all" if public_seed(setting) else "All"
     return (
-        f"{'Verified: d' if verified else 'D'}ifferentially private with {facts} All that {reach} may change anybody's"
-        " odds about one such record by a factor of at most"
+        f"{'Verified: d' if verified else 'D'}ifferentially private with {facts} {whom} that {reach} may change"
+        " anybody's odds about one such record by a factor of at most"
         f" {count(math.ceil(math.exp(accounted)))}{f', except with probability {delta:g}' if delta else ''}."
     )

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fglaudit.errors import printable, unknown
+from fglaudit.interruption import interrupt
 
 
 def audit_mechanism(
@@ -44,6 +45,7 @@ def audit_mechanism(
     from fglaudit.guarantees import Outcome
     from fglaudit.privacy.accounting import Relation
 
+    interrupt()
     kinds = {"values": (Values, values), "norm": (Norm, norm), "relation": (Relation, relation)}
     for option, (kind, given) in kinds.items():
         if given not in list(kind):

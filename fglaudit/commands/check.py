@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fglaudit.errors import FglauditError, printable, shown
+from fglaudit.interruption import interrupt
 
 
 def check(
@@ -22,6 +23,7 @@ def check(
     from fglaudit.testing.plugin import check as run_check
     from fglaudit.testing.plugin import load_plugin
 
+    interrupt()
     values = read_yaml(fields)
     if not isinstance(values, dict):
         raise FglauditError(f"--fields takes a mapping; got {shown(values)}; write e.g. --fields '{{std: 2.0}}'")

@@ -45,6 +45,7 @@ def data_check(
     for name in names or ():
         if name not in (known := [*DESCRIPTIONS, *ALIASES]):
             raise unknown("data set", name, known)
+    interrupt()
     folder = find_root(str(root) if root else None, (names or ["a data set"])[0])
     for name, status in check_root(folder):
         print(f"{name:<14} {status}")

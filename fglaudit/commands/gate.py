@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fglaudit.commands.options import given_path
+from fglaudit.interruption import interrupt
 
 
 def gate(
@@ -30,11 +32,12 @@ def gate(
     from fglaudit.gate.checks import check_run
     from fglaudit.gate.policy import read_policy
 
+    interrupt()
     outcome = check_run(directory, read_policy(policy))
-    print(output.as_json(outcome) if json else output.text(outcome))
-    if github:
-        print(output.github(outcome))
-    if junit is not None:
+    if junit is not None:  # first: where it cannot be written, that is the outcome, and the only JSON
         write_atomic(junit, output.junit(outcome), option="--junit")
+    print(output.as_json(outcome) if json else output.text(outcome))
+    if github:  # which reads both streams, and a script one JSON
+        print(output.github(outcome), file=sys.stderr if json else sys.stdout)
     if outcome.code:
         raise SystemExit(int(outcome.code))

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fglaudit.errors import printable
+from fglaudit.interruption import interrupt
 
 
 def import_graph(
@@ -30,5 +31,6 @@ def import_graph(
     from fglaudit.importing.convert import import_graph as convert
     from fglaudit.importing.node_table import Choice
 
+    interrupt()
     for line in convert(sources, out, Choice(label, split, client, tuple(drop or ())), name, replace=replace):
         print(printable(line))

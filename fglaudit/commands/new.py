@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from fglaudit.commands.options import given_path
+from fglaudit.interruption import interrupt
 
 
 def new(
@@ -19,6 +20,7 @@ def new(
     """Write a plugin that runs as it is, and its test, to start from."""
     from fglaudit.scaffold import class_name, scaffold
 
+    interrupt()
     written = scaffold(kind, name, folder)
     for path in written:
         print(path)

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from fglaudit.errors import FglauditError, shown, unknown
 from fglaudit.files import limits
+from fglaudit.files.field_types import CheckedFields
 
 BORDER_MIXING = 0.7  # share of a border node's edges that leave its class
 
 
 @dataclass(frozen=True)
-class CsbmOptions:
+class CsbmOptions(CheckedFields):
     """Parameters of the model.
 
     Attributes:

@@ -31,6 +31,7 @@ from torch import Tensor
 from fglaudit.datasets.csbm_published import topology
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.files import limits
+from fglaudit.files.field_types import CheckedFields
 from fglaudit.graph import Graph, canonical_edges, components
 from fglaudit.rng import derive
 
@@ -43,7 +44,7 @@ LIKELY = 0.7
 
 
 @dataclass(frozen=True)
-class CsbmTask:
+class CsbmTask(CheckedFields):
     """Parameters of a generator; None stands for the paper's value for the task.
 
     Attributes:

@@ -29,6 +29,7 @@ from fglaudit.datasets.pyg_parse import parse, tensors_of
 from fglaudit.datasets.raw import RawGraph
 from fglaudit.datasets.root import RawFiles, cache_folder, checked_files, find_root, require_files, sha256
 from fglaudit.errors import FglauditError
+from fglaudit.files.own import reason
 
 
 class _DamagedError(Exception):
@@ -54,9 +55,16 @@ def load_pyg(name: str, root: str | None) -> RawGraph:
         except (FglauditError, MemoryError):
             raise
         except Exception as error:
-            reason = str(error) if isinstance(error, _DamagedError) else f"{type(error).__name__}: {error}"
+            if files.published or (
+                isinstance(error, OSError) and error.errno is not None
+            ):  # the files are not to blame
+                raise FglauditError(
+                    f"{name} is parsed in the cache folder, which must be writable; {cached.parent}: {reason(error)};"
+                    " make room there, or set FGLAUDIT_CACHE to a folder of yours"
+                ) from error
+            damage = str(error) if isinstance(error, _DamagedError) else f"{type(error).__name__}: {error}"
             raise FglauditError(
-                f"raw files of {name} must be readable; {raw_folder} holds a corrupt one ({reason});"
+                f"raw files of {name} must be readable; {raw_folder} holds a corrupt one ({damage});"
                 f" delete it and run: fglaudit data fetch {name} --root {base}"
             ) from error
         _check_counts(name, source, raw, raw_folder)
@@ -143,8 +151,7 @@ def _write(raw: RawGraph, path: Path) -> None:
         Path(partial).replace(path)
     except OSError as error:
         raise FglauditError(
-            f"the cache folder must be writable; {path}: {error.strerror or error}; set FGLAUDIT_CACHE to a folder of"
-            " yours"
+            f"the cache folder must be writable; {path}: {reason(error)}; set FGLAUDIT_CACHE to a folder of yours"
         ) from error
     finally:
         Path(partial).unlink(missing_ok=True)

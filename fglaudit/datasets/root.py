@@ -12,6 +12,7 @@ from pathlib import Path
 from fglaudit.datasets.catalog import DESCRIPTIONS
 from fglaudit.datasets.published import PUBLISHED
 from fglaudit.errors import FglauditError, shown
+from fglaudit.files.own import reason
 from fglaudit.files.user import is_file, is_folder, read_file, user_path
 
 CHECKSUMS = "SHA256SUMS"
@@ -50,7 +51,7 @@ def cache_folder() -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FglauditError(
-            f"the cache folder must be writable; {folder}: {error}; set FGLAUDIT_CACHE to a folder of yours"
+            f"the cache folder must be writable; {folder}: {reason(error)}; set FGLAUDIT_CACHE to a folder of yours"
         ) from error
     return folder
 

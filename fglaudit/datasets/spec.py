@@ -20,6 +20,7 @@ from fglaudit.datasets.raw import RawGraph, largest_component, row_normalised, s
 from fglaudit.datasets.subcora import subcora
 from fglaudit.datasets.subcora_published import subcora_published
 from fglaudit.errors import FglauditError, require_known, shown, unknown
+from fglaudit.files.field_types import CheckedFields
 from fglaudit.graph import Graph
 
 FEATURES = ("raw", "row-normalised", "standardised")
@@ -31,7 +32,7 @@ DRAWN = ("subcora", "subcora-published", *TASK_SETS)
 
 
 @dataclass(frozen=True)
-class DatasetSpec:
+class DatasetSpec(CheckedFields):
     """Names a data set and how it is prepared. Equal specs on equal files give equal graphs.
 
     Attributes:

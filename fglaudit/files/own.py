@@ -120,8 +120,11 @@ def reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-def write_new(path: Path, data: bytes, mode: int = 0o600) -> None:
+def write_new(path: Path, data: bytes, mode: int = 0o600, *, option: str = "--out") -> None:
     """Write a file that must not exist yet; a link in its place is not followed.
+
+    Args:
+        option: of the command, by which the user chose the place.
 
     Raises:
         FglauditError: if it exists or cannot be written.
@@ -131,8 +134,12 @@ def write_new(path: Path, data: bytes, mode: int = 0o600) -> None:
             file.write(data)
     except OSError as error:
         if error.errno != errno.EEXIST:
-            path.unlink(missing_ok=True)
-        raise FglauditError(f"the output folder must be writable; writing {path} failed: {reason(error)}") from error
+            with contextlib.suppress(OSError):
+                path.unlink()
+        raise FglauditError(
+            f"the output folder must be writable; writing {shown(str(path))} failed: {reason(error)}; make it so, or"
+            f" use another {option}"
+        ) from error
 
 
 def write_atomic(

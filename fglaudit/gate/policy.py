@@ -12,6 +12,7 @@ Every key may be left out, but not all three of observers, accuracy and epsilon.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -107,7 +108,12 @@ class Policy(_Strict):
 
 
 _MODELS: dict[str, type[BaseModel]] = {"accuracy": Accuracy, "epsilon": Epsilon, "allow": Allow}
-
+_EXAMPLES = {
+    "observers": "observers: {server: {features: {verdict: held}}}",
+    "accuracy": "accuracy: {min: 0.75}",
+    "epsilon": 'epsilon: {max: 8, unit: node, against: ["client:each"]}',
+    "allow": "allow: {failed: 0, servers: []}",
+}
 
 _FRACTIONS = ("min", "advantage_high")
 """Keys whose values are fractions of one, where per cent may be meant."""
@@ -127,7 +133,7 @@ def read_policy(path: str | Path) -> Policy:
         if not isinstance(found, dict):
             raise FglauditError(
                 f"a policy must be a mapping with keys {', '.join(Policy.model_fields)}; got {shown(found)}; write e.g."
-                " accuracy: {min: 0.75}"
+                f" {_EXAMPLES['accuracy']}"
             )
         return _checked(_validated(found))
     except FglauditError as error:
@@ -147,23 +153,27 @@ def _validated(data: dict[str, Any]) -> Policy:
             place = f"{'.'.join(map(str, above))}: " if above else ""
             raise FglauditError(f"{place}{unknown('key', str(key), model.model_fields)}") from error
         if problem["type"] == "missing":
-            raise FglauditError(f"the key {where} is required; see docs/gate.md for all of them") from error
-        fix = _fix(problem["type"], problem["input"], str(problem["loc"][-1]))
+            raise FglauditError(f"the key {where} is required; {_example(problem['loc'])}") from error
+        fix = _fix(problem["type"], problem["input"], str(problem["loc"][-1])) or _example(problem["loc"])
         raise FglauditError(f"{where} {plain_words.rule([problem])}; got {shown(problem['input'])}; {fix}") from error
 
 
 def _fix(kind: str, given: Any, key: str) -> str:
-    """Say what to write in place of the values that people write most often: yes, 75 and 5%."""
+    """Say what to write in place of the values that people write most often, yes, 75 and 5%; nothing for others."""
     if kind == "bool_type":
         return plain_words.flag_meant(given)
     text = given.strip().removesuffix("%") if isinstance(given, str) else str(given)
     try:
         share = float(text) / 100
     except ValueError:
-        return "correct it"
+        return ""
     if key in _FRACTIONS and 0 < share <= 1 and (float(text) > 1 or text != str(given).strip()):
         return f"write {share:g}"
-    return "correct it"
+    return ""
+
+
+def _example(place: Sequence[int | str]) -> str:
+    return f"write e.g. {_EXAMPLES[str(place[0])]}"
 
 
 def _checked(policy: Policy) -> Policy:

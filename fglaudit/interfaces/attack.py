@@ -10,12 +10,13 @@ import torch
 
 from fglaudit.errors import require_least
 from fglaudit.facts import Fact
+from fglaudit.files.field_types import CheckedFields
 from fglaudit.interfaces.outcomes import Inference, Planted, Reconstruction
 from fglaudit.payloads import Payload
 from fglaudit.view import View
 
 
-class Attack(ABC):
+class Attack(CheckedFields, ABC):
     """Turns a view into a reconstruction or an inference. Subclasses are frozen dataclasses."""
 
     name: ClassVar[str]

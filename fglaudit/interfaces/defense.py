@@ -11,6 +11,7 @@ from torch import Tensor
 from fglaudit.context import Context
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Fact
+from fglaudit.files.field_types import CheckedFields
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces.guarantee import Guarantee
 from fglaudit.payloads import MessageBatch, Payload
@@ -120,7 +121,7 @@ def bound(defense: Defense, context: Context) -> DefenseSession:
     return session
 
 
-class Defense(ABC):
+class Defense(CheckedFields, ABC):
     """Changes what is sent or how training is done, and states its guarantee. Subclasses are frozen dataclasses."""
 
     name: ClassVar[str]

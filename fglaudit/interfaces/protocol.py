@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Aggregate, Context, Examples, Release, Uploads
+from fglaudit.files.field_types import CheckedFields
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces.channel import Channel
 from fglaudit.interfaces.defense import DefenseSession
@@ -19,7 +20,7 @@ from fglaudit.structure import Models, Structure
 from fglaudit.view import Observer
 
 
-class FederatedProtocol(ABC):
+class FederatedProtocol(CheckedFields, ABC):
     """A federated training method. Subclasses are frozen dataclasses; their fields are the hyperparameters."""
 
     name: ClassVar[str]

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from fglaudit.files.field_types import CheckedFields
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol, Trained
 from fglaudit.payloads import MessageBatch, Payload
@@ -29,7 +30,7 @@ class Conduct:
         return ()
 
 
-class Behaviour(ABC):
+class Behaviour(CheckedFields, ABC):
     """How one party breaks the rules. Subclasses are frozen dataclasses; their fields are what a suite may set."""
 
     name: ClassVar[str]

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError, unknown
+from fglaudit.files.field_types import CheckedFields
 from fglaudit.graph import FeatureKind, FederatedGraph, Graph
 from fglaudit.partition.dirichlet import dirichlet
 from fglaudit.partition.given import given
@@ -23,7 +24,7 @@ from fglaudit.rng import split
 
 
 @dataclass(frozen=True)
-class PartitionSpec:
+class PartitionSpec(CheckedFields):
     """Names a partition.
 
     Attributes:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from fglaudit.files.own import write_atomic
+from fglaudit.errors import FglauditError, shown
+from fglaudit.files.own import reason, write_atomic
 
 
 @dataclass(frozen=True)
@@ -34,18 +35,28 @@ class Table:
         return any([row[column] for column in self.key] == wanted for row in self.rows())
 
     def add(self, row: Mapping[str, object]) -> None:
-        """Append one row; it is on disk when this returns."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._drop_partial_line()
-        self._bring_up_to_date()
-        new = not self.path.exists() or self.path.stat().st_size == 0
-        with self.path.open("a", newline="") as file:
-            writer = self._writer(file)
-            if new:
-                writer.writeheader()
-            writer.writerow({column: row[column] for column in writer.fieldnames})
-            file.flush()
-            os.fsync(file.fileno())
+        """Append one row; it is on disk when this returns.
+
+        Raises:
+            FglauditError: it cannot be written.
+        """
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._drop_partial_line()
+            self._bring_up_to_date()
+            new = not self.path.exists() or self.path.stat().st_size == 0
+            with self.path.open("a", newline="") as file:
+                writer = self._writer(file)
+                if new:
+                    writer.writeheader()
+                writer.writerow({column: row[column] for column in writer.fieldnames})
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise FglauditError(
+                f"the output folder must be writable; {shown(str(self.path))}: {reason(error)}; make it so, or use"
+                " another --out"
+            ) from error
 
     def _writer(self, file: TextIO) -> csv.DictWriter[str]:
         return csv.DictWriter(file, [*self.key, *self.values], lineterminator="\n")

@@ -42,12 +42,19 @@ def scaffold(kind: str, name: str, folder: Path) -> list[Path]:
     if there := [path for path in targets if path.exists()]:
         raise FglauditError(f"files are not written over; {there[0]} exists; use another name or folder")
     words = {"NAME": name, "MODULE": module, "CLASS": class_name(name)}
-    for path, template in targets.items():
-        text = files(__name__).joinpath(template).read_text("utf-8")
-        for key, value in words.items():
-            text = text.replace(f"@{key}@", value)
-        write_new(path, text.encode(), 0o644)
-    return list(targets)
+    written: list[Path] = []
+    try:
+        for path, template in targets.items():
+            text = files(__name__).joinpath(template).read_text("utf-8")
+            for key, value in words.items():
+                text = text.replace(f"@{key}@", value)
+            write_new(path, text.encode(), 0o644, option="--folder")
+            written.append(path)
+    except BaseException:  # half a scaffold would be in the way of the next try
+        for path in written:
+            path.unlink(missing_ok=True)
+        raise
+    return written
 
 
 def class_name(name: str) -> str:

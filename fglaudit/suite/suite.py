@@ -249,7 +249,7 @@ def _validated(data: dict[str, Any]) -> _SuiteFile:
                 f"the key {where} is required; write e.g. {_EXAMPLES.get(where, where + ': ...')}"
             ) from error
         if problem["type"] == "string_pattern_mismatch":  # of the name, which files are called by
-            rule = ": a name has letters a to z or A to Z, digits, dots, dashes and underscores, and no blank"
+            rule = ": a name has letters a to z or A to Z, digits, dots, dashes, underscores, a letter or digit first"
         else:
             rule = f" {plain_words.rule(same)}"
         plain = plain_words.fix(rule.strip(), problem["input"])

@@ -12,8 +12,10 @@ from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.guarantees import Outcome, Word
 from fglaudit.reports.answers import Answer, AnswerWord, answers
 from fglaudit.reports.leaks import FEATURES
+from fglaudit.reports.numbers import THIN, decimal, interval, percent
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import summarize
+from fglaudit.reports.wording import METRIC_NAMES, observer_label, reading
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,14 @@ REFUTED = "the guarantee is refuted"
 
 def of_attack(row: Finding) -> Line:
     """Return what an attack that is checked got."""
+    who = _observer((row.observer, row.observer_knowledge))
     if row.status is Status.OK:
-        figures = f"{row.metric} {_n(row.value)} (a guess: {_n(row.control)}), advantage {_n(row.advantage)}"
-        return Line(f"{_who(row)}, {row.quantity}: {figures} [{_n(row.advantage_low)}, {_n(row.advantage_high)}]")
+        figures = _score(row.metric, row.value, row.control)
+        return Line(
+            f"{who}, {row.quantity}: {figures}, {_advantage(row.advantage, row.advantage_low, row.advantage_high)}"
+        )
     fault = ExitCode.DONE if row.status is Status.NOT_APPLICABLE else ExitCode.FAILED
-    return Line(f"{_who(row)}: {row.status}: {row.reason}", fault)
+    return Line(f"{who}: {row.status}: {row.reason}", fault)
 
 
 def stronger(rows: Sequence[Finding], beside: Report) -> Iterator[Line]:
@@ -70,32 +75,44 @@ def compared(under: Report, without: Report) -> Iterator[Line]:
         was = f"; without the defense: {_figure(before)}" if before is not None else ""
         read = answer.word is AnswerWord.LEAKS and answer.quantity == FEATURES
         text = f"{answer_line(answer)}{was}"
-        yield Line(text, ExitCode.FAILED, LEAK + _observer(answer)) if read else Line(text)
+        yield Line(text, ExitCode.FAILED, LEAK + _observer(answer.observer)) if read else Line(text)
     accuracy, old = _accuracy(under.records), _accuracy(without.records)
-    yield Line(f"accuracy {_n(accuracy)}; without the defense {_n(old)}")
+    yield Line(_plain(f"accuracy {percent(accuracy)}; without the defense {percent(old)}"))
 
 
 def answer_line(answer: Answer) -> str:
     """Return what became of one question, for one observer."""
-    who = _observer(answer)
+    who = _observer(answer.observer)
     figure = f": {_figure(answer)}" if answer.leak is not None else ""
     reason = f" ({answer.reason})" if answer.word in (AnswerWord.NOT_SHOWN, AnswerWord.NOT_TESTED) else ""
     return f"{who}, {answer.quantity}: {answer.word}{figure}{reason}"
 
 
-def _observer(answer: Answer) -> str:
-    parties, knowledge = answer.observer
-    return f"{parties} ({knowledge})" if knowledge else parties
+def _observer(observer: tuple[str, str]) -> str:
+    label = observer_label(observer)
+    return label[:1].lower() + label[1:]
 
 
 def _figure(answer: Answer | None) -> str:
     leak = None if answer is None else answer.leak
     if leak is None:
         return "nothing was measured"
-    return (
-        f"{leak.metric} {_n(leak.mean('value'))} (a guess: {_n(leak.mean('control'))}) by {leak.attack}, advantage"
-        f" {_n(leak.advantage)} [{_n(leak.low)}, {_n(leak.high)}]"
-    )
+    score = _score(leak.metric, leak.mean("value"), leak.mean("control"))
+    return f"{score} by {leak.attack}, {_advantage(leak.advantage, leak.low, leak.high)}"
+
+
+def _score(metric: str, value: float | None, control: float | None) -> str:
+    name = METRIC_NAMES.get(metric, metric)
+    return _plain(f"{name} {reading(metric, value)} (a guess: {reading(metric, control)})")
+
+
+def _advantage(value: float | None, low: float | None, high: float | None) -> str:
+    reach = interval(low, high)
+    return f"advantage {decimal(value)}{f' ({reach})' if reach else ''}"
+
+
+def _plain(text: str) -> str:
+    return text.replace(THIN, " ")
 
 
 def guarantee_lines(records: Sequence[CellRecord]) -> Iterator[Line]:
@@ -142,11 +159,3 @@ def _accuracy(records: Sequence[CellRecord]) -> float | None:
     found = [next((f.accuracy for f in r.findings if f.accuracy is not None), None) for r in records]
     known = [value for value in found if value is not None]
     return sum(known) / len(known) if known else None
-
-
-def _who(row: Finding) -> str:
-    return f"{row.observer} ({row.observer_knowledge})" if row.observer_knowledge else row.observer
-
-
-def _n(value: float | None) -> str:
-    return "?" if value is None else f"{value:.3f}"

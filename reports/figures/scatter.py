@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from fglaudit.reports.figures.svg import NUM_COLOURS, PATHS, SHAPES
+from fglaudit.reports.figures.svg import NUM_COLOURS, mark
 
 Box = tuple[float, float, float, float]
 
@@ -86,7 +86,8 @@ def scatter(
         *(_mark(p, spot, frame) for p, spot in zip(points, spots, strict=True)),
     ]
     if labelled:
-        parts += _labels(points, spots, frame, [*covered, *names])
+        zero = (frame.left, frame.py(0) - 1, frame.width - frame.right, frame.py(0) + 1)  # it would strike names out
+        parts += _labels(points, spots, frame, [*covered, *names, zero])
     return Markup(
         '<svg class="plot" viewBox="0 0 {0} {1}" width="{0}" height="{1}" role="img" aria-label="{2}">{3}</svg>'
     ).format(width, height, name, Markup("").join(parts))
@@ -102,16 +103,9 @@ def _mark(point: Point, spot: tuple[float, float], frame: _Frame) -> Markup:
         half = frame.px(point.x + point.x_sd) - frame.px(point.x)
         lines += f"M{x - half:.1f} {y:.1f}h{2 * half:.1f}"
     return Markup(
-        '<g><title>{0}</title><path class="error s{1}" d="{2}"/>'
-        '<path class="{6}{1}" transform="translate({3} {4})" d="{5}"/></g>'
+        '<g><title>{}</title><path class="error s{}" d="{}"/><g transform="translate({:.1f} {:.1f})">{}</g></g>'
     ).format(
-        point.tooltip,
-        point.colour % NUM_COLOURS,
-        lines,
-        f"{x:.1f}",
-        f"{y:.1f}",
-        PATHS[SHAPES[point.shape % len(SHAPES)]],
-        "hollow s" if point.hollow else "point c",
+        point.tooltip, point.colour % NUM_COLOURS, lines, x, y, mark(point.shape, point.colour, hollow=point.hollow)
     )
 
 

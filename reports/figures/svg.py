@@ -23,14 +23,36 @@ PATHS = {
 }
 
 
+SIGNS = (
+    "",
+    "M-2.6 0h5.2",
+    "M0 -2.6v5.2",
+    "M-1.2 0a1.2 1.2 0 1 0 2.4 0a1.2 1.2 0 1 0 -2.4 0z",
+    "M-1.9 1.9l3.8 -3.8",
+    "M-1.9 -1.9l3.8 3.8",
+    "M-2.4 0h4.8M0 -2.4v4.8",
+)
+"""What stands inside a mark beside its colour, which not everybody sees and not every printer prints."""
+
+
+def mark(shape: int, colour: int | None, *, hollow: bool = False) -> Markup:
+    """Return a mark around (0, 0): the shape, and inside of it a sign that goes with the colour; without a colour the
+    shape alone is drawn, in the text's colour."""
+    outline = PATHS[SHAPES[shape % len(SHAPES)]]
+    if colour is None:
+        return Markup('<path class="ink" d="{}"/>').format(outline)
+    number = colour % NUM_COLOURS
+    sign = SIGNS[(colour + colour // NUM_COLOURS) % len(SIGNS)]  # colours that come again come with another sign
+    body = Markup('<path class="{}{}" d="{}"/>').format("hollow s" if hollow else "point c", number, outline)
+    within = Markup('<path class="sign{}" d="{}"/>').format(f" s{number}" if hollow else "", sign)
+    return body + within if sign else body
+
+
 def marker(shape: int, colour: int | None) -> Markup:
-    """A legend's marker; without a colour it is drawn in the text's colour."""
-    style = "ink" if colour is None else f"c{colour % NUM_COLOURS}"
-    path = PATHS[SHAPES[shape % len(SHAPES)]]
+    """Return a mark for legends and headings."""
     return Markup(
-        '<svg class="marker" viewBox="-7 -7 14 14" width="14" height="14" aria-hidden="true"><path class="{}"'
-        ' d="{}"/></svg>'
-    ).format(style, path)
+        '<svg class="marker" viewBox="-7 -7 14 14" width="14" height="14" aria-hidden="true">{}</svg>'
+    ).format(mark(shape, colour))
 
 
 _SPARK_POINTS = 60

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from fglaudit.reports.figures.svg import NUM_COLOURS, PATHS, SHAPES
+from fglaudit.reports.figures.svg import NUM_COLOURS, mark
 from fglaudit.reports.formats.pages import Section
 from fglaudit.reports.formats.png import draws
 from fglaudit.reports.wording import observer_label
@@ -19,6 +19,7 @@ STYLE = (
     "text.label,text.reference-name{font-size:11.5px;paint-order:stroke;stroke:#fff;stroke-width:3px}"
     "text.label{fill:#1b1f24}.grid{stroke:#dde1e6;fill:none}.zero{stroke:#5a636e;stroke-width:1.2;fill:none}"
     ".point{stroke:#fff;stroke-width:1}.hollow{fill:#fff;stroke-width:1.8}"
+    ".sign{fill:none;stroke:#fff;stroke-width:1.7}"
     ".error{fill:none;stroke-width:1.5;opacity:.8}"
     ".reference{stroke:#5a636e;stroke-width:1.2;stroke-dasharray:5 4;fill:none}"
     ".ink{fill:none;stroke:#1b1f24;stroke-width:1.2}" + _MARKS
@@ -46,8 +47,8 @@ def figure_files(
 def _file(section: Section, observers: Sequence[tuple[str, str]], size: tuple[int, int]) -> str:
     assert section.figure is not None
     (width, height), shapes = size, section.figure.shapes
-    marks = [(0, f"c{observers.index(o) % NUM_COLOURS}", observer_label(o)) for o in section.observers]
-    marks += [(shape, "ink", protocol) for protocol, shape in shapes]
+    marks = [(mark(0, observers.index(o)), observer_label(o)) for o in section.observers]
+    marks += [(mark(shape, None), protocol) for protocol, shape in shapes]
     legend, down = _legend(marks, section.title, width)
     return Markup(
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {0} {1}" width="{0}" height="{1}"><style>{2}</style>'
@@ -55,17 +56,17 @@ def _file(section: Section, observers: Sequence[tuple[str, str]], size: tuple[in
     ).format(width, height + down, Markup(STYLE), legend, down, section.figure.plots[0])
 
 
-def _legend(marks: Sequence[tuple[int, str, str]], title: str, width: int) -> tuple[Markup, int]:
+def _legend(marks: Sequence[tuple[Markup, str]], title: str, width: int) -> tuple[Markup, int]:
     """Return the title, the marks with their names in as many lines as they need, and the height of all that."""
     parts = [Markup('<text class="axis" x="12" y="18">{}</text>').format(title)]
     x, y = 18, 18 + _LINE
-    for shape, style, name in marks:
+    for drawn, name in marks:
         long = 28 + 7 * len(name)  # of 12 pixels' type, generously
         if x + long > width and x > 18:
             x, y = 18, y + _LINE
         parts.append(
-            Markup('<path class="{}" transform="translate({} {})" d="{}"/><text x="{}" y="{}">{}</text>').format(
-                style, x, y - 4, PATHS[SHAPES[shape % len(SHAPES)]], x + 10, y, name
+            Markup('<g transform="translate({} {})">{}</g><text x="{}" y="{}">{}</text>').format(
+                x, y - 4, drawn, x + 10, y, name
             )
         )
         x += long

@@ -17,7 +17,7 @@ from fglaudit.reports.epsilons import epsilon_rows
 from fglaudit.reports.examples import columns, shown_rows
 from fglaudit.reports.facts import partition_rows, sources, versions
 from fglaudit.reports.figures.curve_figure import curve_figure, curve_words
-from fglaudit.reports.figures.svg import NUM_COLOURS, marker, sparkline
+from fglaudit.reports.figures.svg import marker, sparkline
 from fglaudit.reports.formats.pages import Section, breakdown, extras, failures
 from fglaudit.reports.heat import idle_lines
 from fglaudit.reports.labels import Labels, arguments, place
@@ -60,7 +60,7 @@ def render_html(run: Run, settings: Sequence[Setting], parts: Sequence[Section],
             verdict=verdict,
             sections=parts,
             observers=observers,
-            colour={observer: index % NUM_COLOURS for index, observer in enumerate(observers)},
+            colour={observer: index for index, observer in enumerate(observers)},
             defenses=sorted({s.first.defense for s in settings}, key=lambda name: (name != "none", name)),
             epsilons=epsilon_rows(settings, labels),
             steps=next_steps(run, settings, labels),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import shutil
@@ -178,3 +179,16 @@ def test_a_damaged_cache_is_computed_again(root: Path, place: float, bit: int) -
     again = DatasetSpec("cora", root=str(root)).load()
     assert torch.equal(first.x, again.x) and torch.equal(first.y, again.y)
     assert torch.equal(first.edge_index, again.edge_index) and torch.equal(first.train, again.train)  # type: ignore[arg-type]
+
+
+def test_a_full_cache_is_not_blamed_on_whole_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It said that a raw file is corrupt, and to delete it."""
+    need_cora()
+
+    def full(self: Path, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")  # as writing gives it: without a name
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(FglauditError, match="parsed in the cache folder") as found:
+        DatasetSpec("cora", root=str(root)).load()
+    assert "FGLAUDIT_CACHE" in str(found.value) and "delete" not in str(found.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,7 +36,12 @@ WRONG = [
     ),
     ("accuracy: {min: 75}", "got 75; write 0.75"),
     ("observers: {server: {features: {advantage_high: 5%}}}", "got '5%'; write 0.05"),
-    ("accuracy: {min: yes please}", "accuracy.min"),
+    (
+        "accuracy: {min: yes please}",
+        "accuracy.min must be a number; got 'yes please'; write e.g. accuracy: {min: 0.75}",
+    ),
+    ("epsilon: 8", "epsilon must be a mapping of keys to values; got 8; write e.g. epsilon: {max: 8, unit: node"),
+    ("observers: [server]", "got ['server']; write e.g. observers: {server: {features: {verdict: held}}}"),
     ("allow: {failed: 1}", "must ask something"),
     ("- a list", "must be a mapping"),
     ("accuracy: {min: [", "policy.yaml"),
@@ -65,3 +71,14 @@ def test_a_junit_file_that_cannot_be_written_names_its_option(
     missing = str(tmp_path / "nowhere" / "gate.xml")
     code, _, error = gate(tmp_path, cells(), "accuracy: {min: 0.1}", capsys, "--junit", missing)
     assert code == ExitCode.INPUT and "use another --junit" in error and "--out" not in error
+
+
+def test_standard_output_is_one_json_whatever_else_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = str(tmp_path / "nowhere" / "gate.xml")
+    policy = "accuracy: {min: 0.1}"
+    _, told, said = gate(tmp_path / "a", cells(), policy, capsys, "--json", "--github")
+    assert json.loads(told)["passed"] and said.startswith("::notice title=fglaudit gate::")
+    _, told, _ = gate(tmp_path / "b", cells(), policy, capsys, "--json", "--junit", missing)
+    assert json.loads(told)["exit_code"] == ExitCode.INPUT

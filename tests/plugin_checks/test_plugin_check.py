@@ -90,6 +90,7 @@ def test_noise_that_is_far_too_small_for_its_promise_is_claimed_and_what_is_read
     assert code == ExitCode.FAILED, said
     assert re.search(r"guarantee: claimed, epsilon [0-9.]+ by its author: no epsilon could be accounted", said)
     assert "verdict: FAULT: features leak to server (" in said and "features: leaks" in said
+    assert "server (topology, auxiliary 0.1)" in said and ";auxiliary=" not in said, said
     last = said.strip().splitlines()[-1]
     assert "F1" not in last and len(last) < 200, last
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,3 +74,32 @@ def test_wrong_names_are_one_line(
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and words in error
     assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_is_full_half_way_leaves_nothing_and_says_what_to_change(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = os.open
+
+    def full(path: Any, flags: int, *rest: Any, **named: Any) -> int:
+        if Path(path).name == "test_my_noise.py":
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        return opened(path, flags, *rest, **named)
+
+    monkeypatch.setattr(os, "open", full)
+    assert call("new", "defense", "my-noise", "--folder", str(tmp_path)) == 2
+    error = capsys.readouterr().err
+    assert "No space left on device" in error and error.rstrip().endswith("use another --folder")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_is_named_with_its_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(path: Any, *_: Any, **__: Any) -> Any:
+        raise OSError(errno.EROFS, "Read-only file system", path)
+
+    monkeypatch.setattr(os, "open", read_only)
+    monkeypatch.setattr(Path, "unlink", read_only)
+    assert call("new", "attack", "my-attack", "--folder", str(tmp_path)) == 2
+    assert "use another --folder" in capsys.readouterr().err

@@ -140,3 +140,15 @@ def test_where_only_an_inference_succeeds_it_is_the_headline(tmp_path: Path) -> 
         item for item in make_verdict(run, settings, Labels.of(settings)).observers if item.observer == OBSERVERS[0]
     )
     assert server.level == "leak" and server.headline.startswith("Tells neighbours")
+
+
+def test_a_public_seed_is_a_condition_of_every_promise_and_explained_once(tmp_path: Path) -> None:
+    folder = store(tmp_path / "run", [make_cell(p, DEFENSES[2], 0) for p in PROTOCOLS[:2]])
+    written = texts(folder)
+    assert written["report.md"].count("Public seed: the noise protects nobody who knows it") == 1
+    assert written["report.html"].count("Public seed: the noise protects nobody who knows it") == 1
+    for setting in summarize(load_run(folder)):
+        assert "To whoever does not know the public seed, all that is sent may change" in assurance(setting)
+    secret = make_cell(PROTOCOLS[0], DEFENSES[2], 0)
+    secret = replace(secret, description={**secret.description, "secret": True})
+    assert "public seed" not in assurance(summarize(Run("secret", (secret,), planned=True))[0])

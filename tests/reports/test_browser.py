@@ -43,20 +43,21 @@ def test_a_console_error_would_be_seen(page: Path, tmp_path: Path) -> None:
     assert "CONSOLE" in browse(bad, "--dump-dom").stderr
 
 
-def test_nothing_scrolls_sideways_on_a_phone(page: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("width", [390, 320])  # a phone, and a screen of 1280 pixels at 400 %
+def test_nothing_scrolls_sideways_on_a_phone(page: Path, tmp_path: Path, width: int) -> None:
     text = page.read_text("utf-8")
     probed = re.sub(r"<meta http-equiv=[^>]*>", "", text).replace("</body>", PROBE)
     # Headless windows are 500 px wide at least: an inner frame gives the width of a phone.
     (tmp_path / "inner.html").write_text(probed, "utf-8")
     outer = tmp_path / "outer.html"
     outer.write_text(
-        "<iframe id=f src=inner.html width=390 height=800 style='border:0'></iframe>"
+        f"<iframe id=f src=inner.html width={width} height=800 style='border:0'></iframe>"
         "<script>f.onload = () => { document.title = f.contentDocument.title }</script>", "utf-8"
     )  # fmt: skip
     done = browse(outer, "--dump-dom", "--allow-file-access-from-files", "--virtual-time-budget=4000")
     found = re.search(r"<title>w=(\d+) of (\d+)</title>", done.stdout)
     assert found is not None
-    assert int(found[1]) <= int(found[2]) == 390
+    assert int(found[1]) <= int(found[2]) == width
 
 
 def test_the_page_is_small(page: Path) -> None:

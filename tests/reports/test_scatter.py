@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from fglaudit.reports.figures.scatter import Line, Point, scatter
+from fglaudit.reports.figures.svg import NUM_COLOURS, mark, marker
 
 
 def drawn(*xs: float, line: float, more: float | None = None) -> str:
@@ -60,3 +61,27 @@ def test_the_spread_of_an_accuracy_stays_within_the_figure() -> None:
     bars = re.findall(r'class="error s0" d="[^"]*M([\d.-]+) [\d.]+h([\d.]+)"', svg)
     assert len(bars) == 2
     assert all(float(start) >= 58 and float(start) + float(length) <= 1140 - 16 for start, length in bars)
+
+
+def test_observers_differ_by_more_than_colour() -> None:
+    """Every two of 49 in colour and sign together, every two of the first seven by the sign alone."""
+    marks = [str(mark(0, observer)) for observer in range(NUM_COLOURS**2)]
+    assert len(set(marks)) == NUM_COLOURS**2
+    uncoloured = [re.sub(r"c\d", "", text) for text in marks[:NUM_COLOURS]]
+    assert len(set(uncoloured)) == NUM_COLOURS
+    hollow = [re.sub(r"s\d", "", str(mark(0, observer, hollow=True))) for observer in range(NUM_COLOURS)]
+    assert len(set(hollow)) == NUM_COLOURS and not set(hollow) & set(uncoloured)
+
+
+def test_a_mark_in_the_figure_is_that_of_the_legend() -> None:
+    points = [Point(0.2, 0.1, 0.0, 1.0, None, 1, 2, "p", "tip")]
+    assert str(mark(2, 1)) in str(scatter(points, "name", 1140, 420, labelled=True))
+    assert str(mark(0, 1)) in str(marker(0, 1))
+
+
+def test_a_name_is_not_struck_out_by_the_line_of_the_guess() -> None:
+    points = [Point(0.2, 0.9, 0.8, 1.0, None, 0, 0, "high", "tip"), Point(0.5, 0.0, 0.0, 0.0, None, 0, 0, "low", "tip")]
+    svg = str(scatter(points, "name", 1140, 420, labelled=True))
+    [zero] = re.findall(r'class="zero" d="M58 ([\d.]+)H', svg)
+    [base] = re.findall(r'class="label" x="[\d.]+" y="([\d.]+)">low<', svg)
+    assert not float(base) - 10 <= float(zero) <= float(base) + 3

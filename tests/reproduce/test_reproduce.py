@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import errno
+import os
 import re
 from dataclasses import replace
 from functools import partial
@@ -19,6 +21,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.partition import PartitionSpec
 from fglaudit.reproduce import data_tables, fedgt_costs, nfedgnn, run
 from fglaudit.reproduce.figures import measure, rows_of
+from fglaudit.reproduce.measurements import Table
 from fglaudit.reproduce.output import COLUMNS, as_csv, markdown, write
 from fglaudit.reproduce.published import TITLES, Published, all_published
 from fglaudit.reproduce.run import reproduce
@@ -189,3 +192,17 @@ def test_weights_that_are_counted_are_those_that_are_sent() -> None:
     sent, counted = nfedgnn.figure(small, 0, None), nfedgnn.with_weights(small, 0, None)
     assert isinstance(sent, Measured) and isinstance(counted, Measured)
     assert counted.value == pytest.approx(sent.value, rel=1e-12)
+
+
+def test_a_full_disk_is_said_of_the_table_not_of_standard_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")  # as writing gives it: without a name
+
+    monkeypatch.setattr(os, "fsync", full)
+    table = Table(tmp_path / "table.csv", ("row",), ("value",))
+    with pytest.raises(
+        FglauditError, match=r"table.csv': No space left on device .*; make it so, or use another --out"
+    ):
+        table.add({"row": "a", "value": 1})
