@@ -64,8 +64,11 @@ class GradientLabels(Attack):
         nodes, y = known_labels(view)
         rounds = latent_rounds(view, torch.arange(view.public.num_nodes), _ROUNDS[-1])
         directions = normalize(rounds.gradients.to(device).double(), dim=2)
+        taken = rounds.present.to(device).cumsum(0)[..., None]  # users who are not sampled get no gradient
         found = [
-            label_scores(_standardised(directions[:most].mean(0)), nodes, y, view.public.num_classes, SHARPNESS)
+            label_scores(
+                _standardised(_first_mean(directions, taken, most)), nodes, y, view.public.num_classes, SHARPNESS
+            )
             for most in _ROUNDS
         ]
         return label_guess(view, found, nodes)
@@ -73,6 +76,15 @@ class GradientLabels(Attack):
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant users without edges, all labelled, of whom those of a class have one row."""
         return plant_labels(view, rng, dropout=0.0)
+
+
+def _first_mean(directions: Tensor, taken: Tensor, most: int) -> Tensor:
+    """Return the mean [N, D] of every user's first ``most`` of ``directions`` [T, N, D].
+
+    Args:
+        taken: in how many rounds it took part up to each [T, N, 1]; it has no direction in the others.
+    """
+    return directions.where(taken <= most, 0.0).sum(0) / taken[-1].clamp(1, most)
 
 
 def _standardised(values: Tensor) -> Tensor:

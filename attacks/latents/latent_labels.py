@@ -77,11 +77,9 @@ def _smoothed(view: View, rounds: LatentRounds, late: float) -> Tensor:
     """Return standardised mean latents of all nodes [N, D (1 + hops)], plain and spread over known edges, float64.
 
     Args:
-        late: share of the rounds, the last ones, that are averaged.
+        late: share of the rounds, each user's last ones, that are averaged.
     """
-    last = max(1, round(late * len(rounds.latents)))
-    present = rounds.present[-last:, :, None].double()
-    value = (rounds.latents[-last:].double() * present).sum(0) / present.sum(0).clamp(min=1)
+    value = rounds.last_means(late)[0].double()
     row, column = known_edges(view)
     row, column = row[row != column], column[row != column]
     degree = torch.bincount(row, minlength=len(value)).double()[:, None]

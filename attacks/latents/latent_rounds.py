@@ -36,6 +36,26 @@ class LatentRounds:
             self.nodes[users.cpu()], *(value[:, users] for value in (self.latents, self.gradients, self.present))
         )
 
+    def last_means(self, share: float) -> tuple[Tensor, Tensor]:
+        """Return every user's mean latent [U, D] over its last rounds, as many as are ``share`` of all, at least one,
+        and in how many of these it sent one at all [U, 1]. Users who are not sampled in every round have their own last
+        ones: the server goes on with what they sent then."""
+        last = max(1, round(share * len(self.latents)))
+        late = self.present & (self.present.flip(0).cumsum(0).flip(0) <= last)
+        since = int(late.any(1).int().argmax().item())
+        count = late.sum(0).unsqueeze(1)
+        total = torch.einsum("tu,tud->ud", late[since:].to(self.latents), self.latents[since:])
+        return total / count.clamp(min=1), count
+
+    def held(self, rounds: slice) -> Tensor:
+        """Return what the server goes on with in each of ``rounds`` [T, U, D]: the last latent of every user, 0 before
+        its first."""
+        present = self.present[rounds]
+        order = torch.arange(len(present), device=present.device).unsqueeze(1)
+        last = torch.where(present, order, -1).cummax(0).values
+        users = torch.arange(present.shape[1], device=present.device)
+        return torch.where((last >= 0)[..., None], self.latents[rounds][last.clamp(min=0), users], 0.0)
+
     def of(self, users: slice, device: torch.device) -> LatentRounds:
         """Return the rounds of ``users`` in float64 on ``device``."""
         latents, gradients = (value[:, users].to(device, torch.double) for value in (self.latents, self.gradients))

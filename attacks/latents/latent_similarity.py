@@ -90,11 +90,9 @@ def _late_directions(rounds: LatentRounds, std: float) -> Tensor:
     """
     centered = torch.zeros_like(rounds.latents[0])
     for share in _LATE:
-        last = max(1, round(share * len(rounds.latents)))
-        present = rounds.present[-last:, :, None].float()
-        mean = (rounds.latents[-last:] * present).sum(0) / present.sum(0).clamp(min=1)
+        mean, count = rounds.last_means(share)
         centered = mean - mean.mean(0)
-        noise = std**2 * float((1 / present.sum(0).clamp(min=1)).mean().item())
+        noise = std**2 * float((1 / count.clamp(min=1)).mean().item())
         if noise <= _NOISY * float(centered.square().mean().item()):
             break
     return torch.nn.functional.normalize(centered, dim=1)
@@ -106,7 +104,8 @@ def _early_descents(rounds: LatentRounds) -> tuple[Tensor, Tensor]:
     Their products are summed over these rounds.
     """
     first = slice(0, _EARLY_ROUNDS)
-    targets = rounds.latents[first] - rounds.latents[first].mean(1, keepdim=True)
+    held = rounds.held(first)
+    targets = held - held.mean(1, keepdim=True)
     descents = -rounds.gradients[first]
     flat = (torch.nn.functional.normalize(v, dim=2).transpose(0, 1).flatten(1) for v in (targets, descents))
     return tuple(flat)  # type: ignore[return-value]

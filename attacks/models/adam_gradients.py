@@ -48,9 +48,9 @@ def training_nodes(nodes: int, clients: int) -> float:
     return max(_TRAINING * nodes / clients, 1.0)
 
 
-def ridge(sums: GradientSums, clients: int) -> float:
-    """Return what :meth:`GradientSums.weights` of :func:`with_sizes` are to cost."""
-    return _PRICE * len(sums.rounds) * training_nodes(sums.rounds[0].back.shape[1], clients) ** 2
+def price(sums: GradientSums, clients: int) -> float:
+    """Return what :meth:`GradientSums.weights` of :func:`with_sizes` are to cost per round."""
+    return _PRICE * training_nodes(sums.rounds[0].back.shape[1], clients) ** 2
 
 
 def _sized(sums: GradientSums, squares: tuple[SparseMatrix, SparseMatrix], found: Gradients, clients: int) -> Gradients:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -39,7 +40,7 @@ _POWER, _MARGIN = 10, 1.2
 
 @dataclass(frozen=True)
 class Gradients:
-    """Uploads of K clients in one round, on the known graph of N nodes.
+    """Uploads of K clients in one round, on the known graph of N nodes; who uploads may differ from round to round.
 
     Attributes:
         clients: [K]; -1 stands for the mean of all.
@@ -105,7 +106,8 @@ def gradients(view: View, graph: SharedGraph, y: Tensor, most: int) -> Iterator[
 
 @dataclass(frozen=True)
 class GradientSums:
-    """The map from loss weights m [K, N] to the clients' sums of gradients [K, F, H] over several rounds.
+    """The map from loss weights m [K, N] to the clients' sums of gradients over several rounds, [k, F, H] of the k
+    clients that uploaded in a round.
 
     Attributes:
         sums: S [N, F].
@@ -116,6 +118,17 @@ class GradientSums:
     sums: SparseMatrix
     adjacency: SparseMatrix
     rounds: tuple[Gradients, ...]
+
+    @cached_property
+    def clients(self) -> Tensor:
+        """Whoever uploaded in some round [K], ascending."""
+        return torch.unique(torch.cat([found.clients for found in self.rounds]))
+
+    @cached_property
+    def places(self) -> tuple[Tensor, ...]:
+        """Which of the :attr:`clients` uploaded in each round [k]."""
+        device = self.rounds[0].seen.device
+        return tuple(torch.searchsorted(self.clients, found.clients).to(device) for found in self.rounds)
 
     @staticmethod
     def of(x: Tensor, adjacency: SparseMatrix, rounds: tuple[Gradients, ...]) -> GradientSums:
@@ -159,37 +172,42 @@ class GradientSums:
         return matrix.col_indices(), column, matrix.values()
 
     def at_inputs(self, weights: Tensor, found: Gradients) -> Tensor:
-        """Return the gradients [K, N, H] at the first layer's outputs, of losses with ``weights`` [K, N]."""
+        """Return the gradients [k, N, H] at the first layer's outputs in a round, of losses with the ``weights`` [k, N]
+        of its clients."""
         return found.open * each(self.adjacency, weights.unsqueeze(2) * found.back)
 
     def total(self, weights: Tensor) -> list[Tensor]:
-        """Return the sums of gradients [K, F, H] of every round."""
-        return [each(self.sums.T, self.at_inputs(weights, found)) for found in self.rounds]
+        """Return the sums of gradients [k, F, H] of every round."""
+        return [
+            each(self.sums.T, self.at_inputs(weights[place], found))
+            for place, found in zip(self.places, self.rounds, strict=True)
+        ]
 
     def along(self, totals: list[Tensor]) -> Tensor:
         """Return the inner products [K, N] of every node's gradients with ``totals``, over all rounds: the adjoint."""
-        parts = [
-            (each(self.adjacency, found.open * each(self.sums, part)) * found.back).sum(2)
-            for part, found in zip(totals, self.rounds, strict=True)
-        ]
-        return torch.stack(parts).sum(0)
+        found = self.rounds[0].seen.new_zeros(len(self.clients), self.rounds[0].back.shape[1])
+        for part, place, shown in zip(totals, self.places, self.rounds, strict=True):
+            one = (each(self.adjacency, shown.open * each(self.sums, part)) * shown.back).sum(2)
+            found.index_add_(0, place, one)
+        return found
 
-    def weights(self, steps: int, ridge: float = 0.0) -> Tensor:
+    def weights(self, steps: int, price: float = 0.0) -> Tensor:
         """Return the loss weights [K, N], none of them negative, that explain the rounds best: accelerated projected
         gradients (FISTA; Beck and Teboulle, 2009), every client for itself.
 
         Args:
-            ridge: how many squared errors a squared weight costs.
+            price: how many squared errors a squared weight costs, per round in which its client uploaded.
         """
-        clients, nodes, _ = self.rounds[0].back.shape
+        clients, nodes = len(self.clients), self.rounds[0].back.shape[1]
         solution = before = self.rounds[0].seen.new_zeros(clients, nodes)
         ahead, pace = solution, 1.0
-        rate = 1 / (self._steepest(nodes) + ridge).clamp(min=1e-30)
+        ridge = price * torch.bincount(torch.cat(self.places), minlength=clients).to(solution).unsqueeze(1)
+        rate = 1 / (self._steepest(nodes).unsqueeze(1) + ridge).clamp(min=1e-30)
         for _ in range(steps):
             residual = [
                 found.weighted(found.seen - moved) for found, moved in zip(self.rounds, self.total(ahead), strict=True)
             ]
-            solution = (ahead + rate[:, None] * (self.along(residual) - ridge * ahead)).clamp(min=0)
+            solution = (ahead + rate * (self.along(residual) - ridge * ahead)).clamp(min=0)
             faster = (1 + (1 + 4 * pace**2) ** 0.5) / 2
             ahead = solution + (pace - 1) / faster * (solution - before)
             before, pace = solution, faster
@@ -204,9 +222,8 @@ class GradientSums:
 
     def _steepest(self, nodes: int) -> Tensor:
         """Return an upper end of the map's squared singular values, per client [K]: power iteration, with a margin."""
-        clients = len(self.rounds[0].clients)
-        vector = torch.ones(clients, nodes, device=self.rounds[0].seen.device)
-        size = vector.new_ones(clients)
+        vector = torch.ones(len(self.clients), nodes, device=self.rounds[0].seen.device)
+        size = vector.new_ones(len(vector))
         for _ in range(_POWER):
             moved = self.total(vector / vector.norm(dim=1, keepdim=True).clamp(min=1e-30))
             vector = self.along([found.weighted(part) for found, part in zip(self.rounds, moved, strict=True)])

@@ -7,6 +7,9 @@ then has H equations per client and round in the entries that it lacks. They are
 imputation says (a Gaussian posterior): prior mean and error are the control's, the equations' error is what the known
 columns leave unexplained. Over which edges losses see rows is chosen as in
 :mod:`fglaudit.attacks.models.update_members`. ``fglaudit run attributes`` measures it on Cora.
+
+Of steps of Adam the signs are read, with the sizes that entries typically have
+(:mod:`fglaudit.attacks.models.adam_gradients`); the error is then that of each size.
 """
 
 from __future__ import annotations
@@ -23,9 +26,9 @@ from fglaudit.adversary.planting import planted_graph
 from fglaudit.adversary.priors.imputation import imputed
 from fglaudit.attacks.models.loss_edges import possible_edges
 from fglaudit.attacks.models.loss_gradients import GradientSums, each, unreadable_updates
-from fglaudit.attacks.models.planting import PLAIN_STEPS, learned_view
+from fglaudit.attacks.models.planting import learned_view
 from fglaudit.attacks.models.shadow_federations import KnownGraph
-from fglaudit.attacks.models.upload_attack import STEPS, UploadAttack
+from fglaudit.attacks.models.upload_attack import OPTIMIZERS, Explained, UploadAttack, taught
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Inference, Planted
 from fglaudit.rng import split
@@ -48,7 +51,7 @@ class UpdateAttributes(UploadAttack):
             return "rows that are scaled to a sum of 1 show in their other entries what is missing"
         if not len(view.known_rows().nodes):
             return "the weights of losses are learned with rows that are known whole; give the observer some"
-        return unreadable_updates(view)
+        return unreadable_updates(view, OPTIMIZERS)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         partial, guess = view.partial, imputed(view)
@@ -60,11 +63,9 @@ class UpdateAttributes(UploadAttack):
         unknown[partial.nodes] = unknown[graph.made_up] = True
         spread = torch.zeros(len(x), len(columns), dtype=torch.double)
         spread[unknown] = guess.variance
-        sums, weights = min(
-            (_explained(view, x, y, part, columns, self.rounds) for part in possible_edges(view, edges)),
-            key=lambda tried: tried[0].without(columns).missed(tried[1]),
-        )
-        estimate = _posterior(sums, weights, x, columns, spread.to(device)).cpu()
+        tried = (Explained.of(view, x, y, part, self.rounds, columns) for part in possible_edges(view, edges))
+        best = min(tried, key=lambda one: one.missed)
+        estimate = _posterior(best.sums, best.weights, x, columns, spread.to(device)).cpu()
         subjects = torch.cartesian_prod(partial.nodes, partial.columns)
         return Inference(type(self).quantity, subjects, estimate[partial.nodes].flatten())
 
@@ -91,18 +92,9 @@ class UpdateAttributes(UploadAttack):
         members = torch.zeros(public.num_nodes, dtype=torch.bool)
         members[chosen] = True
         members[graph.own_training] = True
-        planted = learned_view(bare, graph.federation(whole, members, split(rng, "owners")), rng, PLAIN_STEPS)
+        planted = learned_view(bare, graph.federation(whole, members, split(rng, "owners")), rng, taught(view))
         subjects = torch.cartesian_prod(hidden.nodes, hidden.columns)
         return Planted(planted, x[subjects[:, 0], subjects[:, 1]].double(), subjects)
-
-
-def _explained(
-    view: View, x: Tensor, y: Tensor, edges: Tensor, columns: Tensor, rounds: int
-) -> tuple[GradientSums, Tensor]:
-    """Return the gradients' sums if ``edges`` [2, E] carry rows [N, F], and the loss weights [K, N] that explain the
-    uploads best but for the hidden ``columns``."""
-    sums = GradientSums.over(view, x, y, edges, rounds)
-    return sums, sums.without(columns).weights(STEPS)
 
 
 def _filled(view: View, partial: PartialRows, values: Tensor) -> View:
@@ -128,18 +120,20 @@ def _posterior(sums: GradientSums, weights: Tensor, x: Tensor, columns: Tensor, 
     slope = torch.zeros_like(prior[unknown]).T
     matrix = torch.diag_embed(precision)
     energy = sums.energy()
-    for found, total in zip(sums.rounds, sums.total(weights), strict=True):
-        equations = each(sums.adjacency, sums.at_inputs(weights, found)).double()  # [K, N, H]
-        missed = (found.seen - total).double()  # [K, F, H]
-        known = torch.ones(x.shape[1], dtype=torch.bool, device=x.device)
-        known[columns] = False
-        # What known columns leave unexplained, per unit of a column's squared sums: the error to reckon with.
-        noise = missed[:, known].square().sum((1, 2)) / (energy[known].sum() * missed.shape[2]).clamp(min=1e-30)
-        rows = equations.transpose(1, 2)[:, :, unknown]  # [K, H, U]
+    known = torch.ones(x.shape[1], dtype=torch.bool, device=x.device)
+    known[columns] = False
+    for found, who, total in zip(sums.rounds, sums.places, sums.total(weights), strict=True):
+        equations = each(sums.adjacency, sums.at_inputs(weights[who], found)).double()  # [k, N, H]
+        missed = (found.seen - total).double()  # [k, F, H]
+        # The error to reckon with is what known columns leave unexplained: per unit of a column's squared sums, or of
+        # the squared error of what a step of Adam shows.
+        unit = energy[:, None].expand_as(missed) if found.error is None else found.error.double().square()
+        noise = missed[:, known].square().sum((1, 2)) / unit[:, known].sum((1, 2)).clamp(min=1e-30)
+        rows = equations.transpose(1, 2)[:, :, unknown]  # [k, H, U]
         for place, column in enumerate(columns.tolist()):
-            error = (noise * energy[column]).clamp(min=1e-20)
-            scaled = (rows / error[:, None, None].sqrt()).flatten(0, 1)
-            left = (missed[:, column] / error[:, None].sqrt()).flatten()
+            error = (noise[:, None] * unit[:, column]).clamp(min=1e-20).sqrt()  # [k, H]
+            scaled = (rows / error[..., None]).flatten(0, 1)
+            left = (missed[:, column] / error).flatten()
             matrix[place] += scaled.T @ scaled
             slope[place] += scaled.T @ left
     moved = torch.linalg.solve(matrix, slope)

@@ -20,23 +20,18 @@ Rows that the observer does not know are drawn from the prior: what their gradie
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
-from torch import Tensor
 
-from fglaudit.attacks.models.adam_gradients import ridge, with_sizes
 from fglaudit.attacks.models.loss_edges import possible_edges
-from fglaudit.attacks.models.loss_gradients import GradientSums, unreadable_updates
-from fglaudit.attacks.models.planting import ADAM_STEPS, PLAIN_STEPS, planted_twins
+from fglaudit.attacks.models.loss_gradients import unreadable_updates
+from fglaudit.attacks.models.planting import planted_twins
 from fglaudit.attacks.models.shadow_federations import KnownGraph, few_candidates
-from fglaudit.attacks.models.upload_attack import STEPS, UploadAttack
+from fglaudit.attacks.models.upload_attack import OPTIMIZERS, Explained, UploadAttack, taught
 from fglaudit.interfaces import Inference, Planted
 from fglaudit.rng import split
-from fglaudit.structure import Training
 from fglaudit.view import View
-
-OPTIMIZERS = ("sgd", "adam")
 
 
 @dataclass(frozen=True)
@@ -53,7 +48,7 @@ class UpdateMembers(UploadAttack):
         graph = KnownGraph.of(view, split(rng, "known graph"))
         x, y = graph.x.to(device), graph.y.to(device)
         choices = possible_edges(view, graph.edges)
-        tried = [_explained(view, x, y, edges.to(device), self.rounds) for edges in choices]
+        tried = [Explained.of(view, x, y, edges.to(device), self.rounds) for edges in choices]
         weights = min(tried, key=lambda each: each.missed).weights.cpu().double()
         # Clients with fewer training nodes give each a larger weight: all are brought to one size.
         weights = weights / weights.square().mean(1, keepdim=True).sqrt().clamp(min=1e-12)
@@ -61,25 +56,4 @@ class UpdateMembers(UploadAttack):
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant nodes that were trained on, and twins of theirs with another label."""
-        return planted_twins(view, rng, ADAM_STEPS if _with_adam(view) else PLAIN_STEPS)
-
-
-class _Explained(NamedTuple):
-    """Loss weights [K, N], and the share of the uploads that they leave unexplained."""
-
-    weights: Tensor
-    missed: float
-
-
-def _with_adam(view: View) -> bool:
-    return view.public.structure.of(Training).optimizer == "adam"
-
-
-def _explained(view: View, x: Tensor, y: Tensor, edges: Tensor, rounds: int) -> _Explained:
-    """Return what explains the first ``rounds`` uploads best if ``edges`` [2, E] carry rows [N, F] and labels [N]."""
-    sums = GradientSums.over(view, x, y, edges, rounds)
-    price, clients = 0.0, view.public.num_clients
-    if _with_adam(view):
-        sums, price = with_sizes(sums, clients), ridge(sums, clients)
-    weights = sums.weights(STEPS, price)
-    return _Explained(weights, sums.missed(weights))
+        return planted_twins(view, rng, taught(view))

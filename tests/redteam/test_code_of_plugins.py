@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import sys
 import textwrap
+import types
 from pathlib import Path
 
 import pytest
@@ -162,6 +164,44 @@ def test_libraries_may_patch_one_another(monkeypatch: pytest.MonkeyPatch, new: o
     before = functions()
     monkeypatch.setattr(inspect, "getfile", new)
     assert altered(before) == fault
+
+
+MADE_UP = """
+def f(): return 1
+def g(): return 2
+class C:
+    def m(self): return 1
+    def n(self): return 2
+    @staticmethod
+    def s(): return 1
+    @classmethod
+    def c(cls): return 1
+    @property
+    def p(self): return 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ("f = g", "f"), ("f, g = g, f", "f"), ("del g", "g"), ("f.__code__ = g.__code__", "f"),
+        ("C.m = C.n", "C.m"), ("C.m.__code__ = C.n.__code__", "C.m"), ("C.m, C.n = C.n, C.m", "C.m"),
+        ("C.s = staticmethod(g)", "C.s"), ("vars(C)['s'].__init__(g)", "C.s"), ("C.s.__code__ = f.__code__", "C.s"),
+        ("vars(C)['c'].__init__(g)", "C.c"), ("C.c.__func__.__code__ = g.__code__.replace(co_argcount=0)", "C.c"),
+        ("C.p = property(g)", "C.p"), ("vars(C)['p'].__init__(g)", "C.p"), ("C = type('C', (), {})", "C"),
+        ("C.p.fget.__code__ = C.m.__code__", "C.p"), ("del C.m", "C.m"), ("del C", "C"),
+    ],
+)  # fmt: skip
+def test_whatever_is_exchanged_is_named(change: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also within a function, a method or a property that stays the same object; what only comes anew is none of it."""
+    module = types.ModuleType("fglaudit.made_up")
+    exec(MADE_UP, module.__dict__)
+    monkeypatch.setitem(sys.modules, "fglaudit.made_up", module)
+    before = functions()
+    exec("h = f", module.__dict__)
+    assert altered(before) == altered(before) == ""
+    exec(change, module.__dict__)
+    assert altered(before) == altered(before) == f"fglaudit.made_up.{name}"
 
 
 def test_a_hook_that_replaces_a_function_ends_the_run(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import pytest
@@ -62,8 +61,9 @@ def swapped(value: Tensor, rng: torch.Generator, batch: MessageBatch) -> Tensor:
 
 
 def rotated(value: Tensor, rng: torch.Generator, batch: MessageBatch) -> Tensor:
-    basis = torch.linalg.qr(torch.randn(value.shape[1], value.shape[1], generator=rng)).Q
-    turned: Tensor = value @ basis
+    """Turn every block of 24 numbers: hooks are asked hundreds of times, and a basis of 1200 takes 0.2 s to draw."""
+    basis = torch.linalg.qr(torch.randn(24, 24, generator=rng)).Q
+    turned: Tensor = (value.view(len(value), -1, 24) @ basis).view_as(value)
     return turned
 
 
@@ -138,9 +138,10 @@ PLAIN_LIES: dict[str, Session] = {
 
 @pytest.mark.parametrize("name", PLAIN_LIES)
 def test_a_lie_about_messages_is_unstated(name: str) -> None:
-    lie = dataclasses.replace(PLAIN_LIES[name])
-    assert caught(run(lie)) == set(lie.on)
-    assert all(entry.why for entry in run(dataclasses.replace(PLAIN_LIES[name])).unstated)
+    lie = PLAIN_LIES[name]
+    channel = run(lie)
+    assert caught(channel) == set(lie.on)
+    assert all(entry.why for entry in channel.unstated)
 
 
 def test_a_changed_list_of_nodes_is_unstated() -> None:

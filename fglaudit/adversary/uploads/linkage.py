@@ -56,10 +56,15 @@ class LinkageAttack(Attack):
 
     def unsupported(self, view: View) -> str | None:
         payload = type(self).consumes[0]
-        missing = missing_uploads(view, payload)
-        if missing is None and len(list(itertools.islice(uploads(view, payload, 2), 2))) < 2:
+        if (missing := missing_uploads(view, payload) or one_other(view)) is not None:
+            return missing
+        sent = [len(values) for values in uploads(view, payload, type(self).first_rounds)]
+        if len(sent) < 2:
             return f"the observer sees a single round of {payload.__name__}: there is nothing to link"
-        return missing or one_other(view)
+        others = view.public.num_clients - len(view.observer.clients)
+        if min(sent) < others:  # the answer is of messages that all send in every round
+            return f"links are asked of clients that all upload in every round; {min(sent)} of {others} do in one"
+        return None
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         most = type(self).first_rounds

@@ -28,6 +28,7 @@ from fglaudit.facts import Additive
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.nn.online_clustering import update_centroids
 from fglaudit.payloads import SERVER, GlobalNodes
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.quantities import ObserverTruth, Question, quantity
 from fglaudit.rng import derive
@@ -181,6 +182,13 @@ def test_the_truth_scores_one_and_the_guess_less(name: str, runs: dict[str, Run]
     most = 0.98 if name == "centroids" else 0.5  # rows of this graph have few words that tell them apart
     guess = kind.guess(view, asked.subjects, derive(0, "control")).estimate
     assert float(kind.judge(asked, guess).values.mean()) <= most
+
+
+def test_links_are_not_asked_of_clients_that_are_sampled_in_every_round() -> None:
+    """Who uploads differs from round to round: codes would stand for other clients than the answer's."""
+    sampled = FedGCN(hops=0, rounds=3, participation=0.5)
+    view = record(sampled, example_graph(clients=4)).view(Observer(parties=(SERVER,)))
+    assert "2 of 4 do in one" in (UpdateLinkage().unsupported(view) or "")
 
 
 def test_linkage_pairs_are_those_of_the_shuffled_messages(runs: dict[str, Run]) -> None:

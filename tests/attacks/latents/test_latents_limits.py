@@ -172,3 +172,13 @@ def test_nothing_measured_leaves_the_prior_count_and_no_moments() -> None:
 def test_weights_that_are_averaged_every_round_are_not_replayed() -> None:
     view = record(CNFGNN(rounds=2), per_user()).view(OBSERVER)
     assert "weights that the server sends" in (attack("weight-replay").unsupported(view) or "")
+
+
+def test_users_who_are_not_sampled_in_every_round_have_their_own_last_ones() -> None:
+    """Two of three rounds count: user 0 sends in all, user 1 in the first two, user 2 never."""
+    present = torch.tensor([[1, 1, 0], [1, 1, 0], [1, 0, 0]]).bool()
+    latents = torch.tensor([[[1.0], [10.0], [0.0]], [[2.0], [20.0], [0.0]], [[4.0], [0.0], [0.0]]])
+    rounds = LatentRounds(torch.arange(3), latents, torch.zeros_like(latents), present)
+    mean, count = rounds.last_means(2 / 3)
+    assert mean.flatten().tolist() == [3.0, 15.0, 0.0] and count.flatten().tolist() == [2, 2, 0]
+    assert rounds.held(slice(0, 3))[..., 0].tolist() == [[1.0, 10.0, 0.0], [2.0, 20.0, 0.0], [4.0, 20.0, 0.0]]

@@ -58,6 +58,38 @@ def test_sums_of_gradients_are_autograd_s() -> None:
     torch.testing.assert_close(sums.weights(3000)[0], weights, rtol=0.05, atol=0.02)
 
 
+def test_weights_are_those_of_the_client_that_uploaded() -> None:
+    """Two clients that upload in turn: a round says nothing of the weights of the one that is not there."""
+    draw = derive(0, "in turn")
+    x, edges = torch.rand(6, 5, generator=draw), canonical_edges(torch.tensor([[0, 1, 2], [1, 2, 3]]), 6)
+    adjacency = SharedGraph.of(x, edges).adjacency
+    weights = torch.rand(2, 6, generator=draw)
+    rounds = []
+    for client in (1, 0, 1, 0):
+        blank = Gradients(
+            torch.tensor([client]),
+            torch.zeros(1, 5, 4),
+            torch.rand(1, 6, 4, generator=draw) < 0.7,
+            torch.randn(1, 6, 4, generator=draw),
+        )
+        (seen,) = GradientSums.of(x, adjacency, (blank,)).total(weights[client][None])
+        rounds.append(dataclasses.replace(blank, seen=seen))
+    sums = GradientSums.of(x, adjacency, tuple(rounds))
+    assert sums.clients.tolist() == [0, 1]
+    assert sums.missed(weights) < 1e-6 < sums.missed(weights.flip(0))
+    torch.testing.assert_close(sums.weights(3000), weights, rtol=0.05, atol=0.02)
+
+
+def test_clients_that_are_sampled_in_every_round_are_told_apart() -> None:
+    """Half of the clients upload in a round, others in the next: members are found as where all do."""
+    sampled = dataclasses.replace(PLAIN, participation=0.5)
+    run, kind = record(sampled, drawn_training(nodes=60, features=40)), inferred("training-membership")
+    asked = kind.ask(truth_about(run, KNOWING))
+    assert not isinstance(asked, str)
+    found = UpdateMembers(rounds=8).run(run.view(KNOWING), rng=derive(0, "attack"), device=CPU)
+    assert kind.judge(asked, found.estimate).columns["auc"] > 0.9
+
+
 def test_plain_steps_show_who_trained(plain: Run) -> None:
     """Every row is known and nothing is dropped: members are told from the others without an error worth the name."""
     kind = inferred("training-membership")
