@@ -4,7 +4,8 @@ A setting that both runs have is compared over the cells that both finished; whe
 seeds), over all that each finished. Cells that failed or did not run are named: left among the others, a seed that one
 run lost would read as a change. "Better" is for privacy: less is learned. A change is told from noise where the 95 %
 intervals of the two advantages do not touch, which is stricter than a test of the difference; a range over too few
-parties is no interval. Accuracies are told apart by Student's t, over the seeds.
+parties is no interval. Accuracies are told apart by Student's t, over the seeds, at a level that is divided by the
+number of settings: of two runs of which none changed anything, one in twenty is said to differ in accuracy at most.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def compare_folders(first: Path, second: Path) -> Comparison:
     labels = Labels.of([*summarize(a), *summarize(b)])
     found: list[Difference] = []
     for key in common:
-        found += _setting(*_paired(a, here[key], b, there[key]), labels)
+        found += _setting(*_paired(a, here[key], b, there[key]), labels, len(common))
 
     def only(run: Run, mine: dict[str, list[CellRecord]], other: dict[str, list[CellRecord]]) -> tuple[str, ...]:
         left = tuple(record for key, records in mine.items() if key not in other for record in records)
@@ -179,9 +180,9 @@ def _name(setting: Setting, labels: Labels) -> str:
     return f"{labels.setting(setting)} on {place(setting)}"
 
 
-def _setting(first: Setting, second: Setting, paired: int, labels: Labels) -> list[Difference]:
+def _setting(first: Setting, second: Setting, paired: int, labels: Labels, settings: int) -> list[Difference]:
     name = _name(first, labels)
-    found = [_accuracy(name, first, second, paired)]
+    found = [_accuracy(name, first, second, paired, settings)]
     there = {(answer.observer, answer.quantity): answer for answer in answers([second])}
     for answer in answers([first]):
         other = there.pop((answer.observer, answer.quantity), None)
@@ -228,7 +229,7 @@ def _by_intervals(first: Interval, second: Interval) -> Change:
     return Change.BETTER if second.high < first.low else Change.WORSE if second.low > first.high else Change.NOISE
 
 
-def _accuracy(name: str, first: Setting, second: Setting, paired: int) -> Difference:
+def _accuracy(name: str, first: Setting, second: Setting, paired: int, settings: int) -> Difference:
     """Compare accuracies seed by seed where cells are paired, else their means."""
     one, other = first.per_seed("accuracy"), second.per_seed("accuracy")
     a, b = mean(one), mean(other)
@@ -237,15 +238,15 @@ def _accuracy(name: str, first: Setting, second: Setting, paired: int) -> Differ
     elif one == other:
         change = Change.EQUAL
     else:
-        change = _beyond(one, other, paired=bool(paired) and len(one) == len(other))
+        change = _beyond(one, other, paired=bool(paired) and len(one) == len(other), settings=settings)
     return Difference(
         name, "", "accuracy", change, paired, a, b, ("", ""),
         f"{percent(a)}, then {percent(b)}".replace(THIN, " "),
     )  # fmt: skip
 
 
-def _beyond(one: Sequence[float], other: Sequence[float], *, paired: bool) -> Change:
-    """Whether means differ, by Student's t at 5 %; not to be told with one seed."""
+def _beyond(one: Sequence[float], other: Sequence[float], *, paired: bool, settings: int = 1) -> Change:
+    """Whether means differ, by Student's t at 5 % over all ``settings`` (Bonferroni); not to be told with one seed."""
     fewest = min(len(one), len(other))
     if fewest < 2:
         return Change.NOISE
@@ -253,7 +254,7 @@ def _beyond(one: Sequence[float], other: Sequence[float], *, paired: bool) -> Ch
     parts = [[y - x for x, y in zip(one, other, strict=True)]] if paired else [one, other]
     error = math.sqrt(sum(statistics.variance(part) / len(part) for part in parts))
     # As many degrees of freedom as the smaller side has: of two sides with other spreads it is no more.
-    if abs(change) <= float(student.ppf((1 + CONFIDENCE) / 2, fewest - 1)) * error:
+    if abs(change) <= float(student.isf((1 - CONFIDENCE) / 2 / settings, fewest - 1)) * error:
         return Change.NOISE
     return Change.BETTER if change > 0 else Change.WORSE
 

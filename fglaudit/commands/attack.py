@@ -19,10 +19,12 @@ def attack(
         Path, typer.Argument(parser=given_path, metavar="RUN_OR_RECORDING", help="A run made with record: all.")
     ],
     observer: Annotated[
-        list[str], typer.Option(help="server, client:0, client:each or wire; join with +: server+client:0.")
+        list[str],
+        typer.Option(help="server, client:0, client:each or wire, joined by +: server+client:0 (may be repeated)."),
     ],
     attack_name: Annotated[
-        list[str], typer.Option("--attack", help="Attack by name, file.py:Class, or {name: ..., FIELD: ...}.")
+        list[str],
+        typer.Option("--attack", help="A name, file.py:Class, or {name: ..., FIELD: ...} (may be repeated)."),
     ],
     name: Annotated[str, typer.Option(help="Folder under RUN/attacks; by default made of observers and attacks.")] = "",
     topology: Annotated[bool, typer.Option("--topology", help="The observers know every edge.")] = False,

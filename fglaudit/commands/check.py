@@ -13,8 +13,13 @@ from fglaudit.interruption import interrupt
 def check(
     name: Annotated[str, typer.Argument(metavar="FILE:CLASS", help="file.py:Class, or the name of a plugin.")],
     fields: Annotated[str, typer.Option(help="Its fields as YAML, e.g. '{std: 2.0}'.")] = "{}",
-    protocol: Annotated[list[str] | None, typer.Option(help="Check it on this protocol (may be repeated).")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A smaller graph, one seed, two observers.")] = False,
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(help="Check it on this protocol (may be repeated); by default on the first that it serves."),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A smaller graph, one seed, two observers, and no guarantee is verified.")
+    ] = False,
 ) -> None:
     """Check a plugin: does it keep the rules, and what does an audit say of it?
 

@@ -18,7 +18,10 @@ def reproduce(
     table: Annotated[str, typer.Argument(help="A table such as fedgcn-table2; without one all are listed.")] = "",
     quick: Annotated[bool, typer.Option("--quick", help="The smallest data sets, one seed each.")] = False,
     only: Annotated[str, typer.Option(help="Rows whose label contains this text.")] = "",
-    seeds: Annotated[int | None, typer.Option(help="At most so many seeds per row.")] = None,
+    seeds: Annotated[
+        int | None,
+        typer.Option(help="At most so many seeds per row; by default all of the table."),
+    ] = None,
     device: DeviceOption = "auto",
     root: RootOption = None,
     out: Annotated[
@@ -26,7 +29,7 @@ def reproduce(
         typer.Option(
             parser=given_path,
             metavar="PATH",
-            help="Folder of the measurements, runs/reproduce/TABLE; with --status its parent.",
+            help="Folder of the measurements, by default runs/reproduce/TABLE; with --status its parent.",
         ),
     ] = None,
     status: Annotated[

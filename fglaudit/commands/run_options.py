@@ -25,7 +25,9 @@ SuiteArgument = Annotated[
 OutOption = Annotated[
     Path | None, typer.Option(parser=given_path, metavar="PATH", help="Folder of the run; by default runs/NAME.")
 ]
-DatasetOption = Annotated[list[str] | None, typer.Option(help="Replace the suite's data sets (may be repeated).")]
+DatasetOption = Annotated[
+    list[str] | None, typer.Option(help="Replace the suite's data sets: a name or an .npz (may be repeated).")
+]
 SeedsOption = Annotated[str | None, typer.Option(help="Replace the suite's seeds: 0,1,2 or 0-9.")]
 JobsOption = Annotated[
     int | None,

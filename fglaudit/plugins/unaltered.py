@@ -151,7 +151,8 @@ def _installed(held: object) -> bool:
 
 def _modules() -> Iterator[tuple[str, ModuleType]]:
     for name, module in list(sys.modules.items()):
-        if (name.partition(".")[0] == "fglaudit" or name in _ALSO) and isinstance(module, ModuleType):
+        ours = name.startswith("fglaudit") and name.partition(".")[0] == "fglaudit"
+        if (ours or name in _ALSO) and isinstance(module, ModuleType):
             yield name, module
 
 

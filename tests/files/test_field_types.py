@@ -70,8 +70,8 @@ def test_nor_do_data_partitions_observers_and_behaviours(build: Any, field: str)
 def test_equal_settings_are_equal_wherever_they_were_written() -> None:
     suite = describe(registry.build("defense", "gaussian", {"epsilon": 4}))
     for value in (4, 4.0, np.int64(4), np.float32(4), np.float64(4)):
-        assert repr(describe(Gaussian(epsilon=value))) == repr(suite)
-    hops = FedGCN(hops=np.int64(1)).hops
+        assert repr(describe(made(Gaussian, {"epsilon": value}))) == repr(suite)
+    hops = made(FedGCN, {"hops": np.int64(1)}).hops
     assert type(hops) is int and hops == 1
     assert dataclasses.replace(Gaussian(), epsilon=np.float64(2)) == Gaussian(epsilon=2)
 
@@ -113,7 +113,7 @@ def test_a_mixin_with_a_check_of_its_own_does_not_hide_that_of_the_fields() -> N
             pass
 
     @dataclass(frozen=True)
-    class Mine(Mixin, Defense):  # type: ignore[misc]
+    class Mine(Mixin, Defense):
         name: ClassVar[str] = "mine"
         std: float = 1.0
 

@@ -68,23 +68,23 @@ def _print(held: Any, seen: dict[int, int], depth: int) -> object:
     if id(held) in seen or len(seen) > _MOST or depth > 8:
         return id(held)
     seen[id(held)] = depth
-    if isinstance(held, torch.Tensor):
-        return id(held), held._version
-    if isinstance(held, torch.Generator):
-        return held.get_state().numpy().tobytes()
-    if isinstance(held, Mapping):
-        parts = [(k, v) for k, v in list(held.items()) if not (isinstance(k, str) and k in _INTERPRETERS)]
-        return [(_print(k, seen, depth + 1), _print(v, seen, depth + 1)) for k, v in parts]
-    if isinstance(held, Set):
-        return id(held), len(held)
-    if isinstance(held, list | tuple | bytearray):
-        return [_print(part, seen, depth + 1) for part in list(held)]
-    if isinstance(held, FunctionType):
+    if isinstance(held, FunctionType):  # most of what a module holds
         if _known_code(held, type(held)):
             return id(held)
         cells = [cell.cell_contents for cell in held.__closure__ or () if _filled(cell)]
         own = [part for part in (held.__defaults__, held.__kwdefaults__, vars(held)) if part]
         return [id(held), *(_print(part, seen, depth + 1) for part in (*cells, *own))]
+    if isinstance(held, torch.Tensor):
+        return id(held), held._version
+    if isinstance(held, torch.Generator):
+        return held.get_state().numpy().tobytes()
+    if type(held) is dict or isinstance(held, Mapping):  # asking an abstract class takes longer
+        parts = [(k, v) for k, v in list(held.items()) if not (isinstance(k, str) and k in _INTERPRETERS)]
+        return [(_print(k, seen, depth + 1), _print(v, seen, depth + 1)) for k, v in parts]
+    if isinstance(held, list | tuple | bytearray):
+        return [_print(part, seen, depth + 1) for part in list(held)]
+    if isinstance(held, Set):
+        return id(held), len(held)
     if isinstance(held, staticmethod | classmethod):
         return _print(held.__func__, seen, depth + 1)
     if isinstance(held, property):
