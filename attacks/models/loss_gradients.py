@@ -122,7 +122,8 @@ class GradientSums:
     @cached_property
     def clients(self) -> Tensor:
         """Whoever uploaded in some round [K], ascending."""
-        return torch.unique(torch.cat([found.clients for found in self.rounds]))
+        uploaded: Tensor = torch.unique(torch.cat([found.clients for found in self.rounds]))
+        return uploaded
 
     @cached_property
     def places(self) -> tuple[Tensor, ...]:
