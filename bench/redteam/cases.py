@@ -152,6 +152,7 @@ _BROKEN: tuple[tuple[str, str], ...] = (
     ("ServerAgain", "models"), ("ServerEverySecondRound", "models"), ("ClientsUnclipped", "models"),
     ("UploadsSeeded", "uploads"), ("UploadsShareNoise", "uploads"), ("HalfTheGain", "sums"),
     ("HalfTheGain", "sums-2"), ("SendsTwice", "sums"), ("KnownClients", "models"),
+    ("KnownSample", "sampled-gradients"), ("ShortDrawnTwice", "sampled-gradients"),
 )  # fmt: skip
 
 

@@ -90,6 +90,16 @@ class MoreNoise(BrokenMessages):
 
 
 @fault
+class MoreForSome(BrokenMessages):
+    """Every second sender adds twice as much noise as stated."""
+
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+        sizes = 1.0 + batch.senders[batch.entry_messages()] % 2
+        noise = mechanism.scale * draw(mechanism.distribution, value.shape, rng)
+        return noise * sizes.view(-1, *[1] * (value.dim() - 1))
+
+
+@fault
 class GradientByGradient(BrokenGradients):
     """Clips one loss's gradient after the other."""
 
@@ -103,5 +113,6 @@ OWN: tuple[tuple[str, str], ...] = (
     ("BoxMuller", "jacobians"), ("BoxMuller", "sums-2"), ("InverseLaplace", "latents-laplace"),
     ("DrawnAhead", "latents"), ("SumOfParts", "global-nodes"), ("GradientByGradient", "gradients"),
     ("GradientByGradient", "sampled-gradients"), ("NumpyNoise", "latents"), ("MoreNoise", "latents"),
+    ("MoreForSome", "latents"),
 )  # fmt: skip
 """Which of them, and on what."""

@@ -232,6 +232,24 @@ class Shuffled(BrokenGradients):
 
 
 @fault
+class KnownSample(BrokenGradients):
+    """Every step's sample is drawn by a seed that everybody knows."""
+
+    def drawn(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
+        known = torch.Generator().manual_seed(self.step)
+        return (torch.rand(gradients.shape[:2], generator=known) < self.rate).float()
+
+
+@fault
+class ShortDrawnTwice(BrokenGradients):
+    """Losses whose gradient is shorter than the clip are drawn twice as often."""
+
+    def drawn(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
+        short = gradients.norm(dim=2) < self.sgd.mechanism.clip
+        return (torch.rand(gradients.shape[:2], generator=rng) < self.rate * (1 + short.float())).float()
+
+
+@fault
 class AllDrawn(BrokenGradients):
     def drawn(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
         return torch.full(gradients.shape[:2], 1.0)

@@ -14,8 +14,9 @@ from fglaudit.empirical.audits.noise_tests import (
     across,
     along,
     in_steps,
+    larger,
     light_tails,
-    no_larger,
+    signs_of,
     standardised,
     too_small,
     turned,
@@ -138,8 +139,30 @@ def test_sums_of_twelve_uniform_numbers_have_lighter_tails() -> None:
     assert min(light_tails(each).p for each in normal) > 1e-4
 
 
-def test_more_noise_than_stated_depends_on_nothing() -> None:
-    z = no_larger(1.5 * _noise())
-    assert min(found.p for axis in range(4) for found in along(z, axis)) > 1e-5
-    less = 0.9 * _noise()
-    assert torch.equal(no_larger(less), less)
+def _sizes(name: str) -> Tensor:
+    """How many times as large as stated independent noise is, [G, T, S, D] or broadcast."""
+    shape = _noise().shape
+    return {
+        "all": torch.tensor(1.5),
+        "every second sender": 1.0 + (torch.arange(shape[2]) % 2)[:, None],
+        "the first number": 1.0 + 2.0 * (torch.arange(shape[3]) == 0),
+        "now and then": 1.0 + 2.0 * (torch.rand(shape, generator=derive(2, "more")) < 0.5),
+    }[name]
+
+
+@pytest.mark.parametrize("name", ["all", "every second sender", "the first number", "now and then"])
+def test_more_noise_than_stated_breaks_nothing(name: str) -> None:
+    z = _sizes(name) * _noise()
+    assert larger(z) and not larger(_noise()) and not larger(0.9 * _noise())
+    found = [*too_small(z), *wrong_shape(z), in_steps(z, 2.0**-22)]
+    signs = signs_of(z, derive(3, "signs"))
+    found += [each for axis in range(4) for each in along(signs, axis)]
+    assert min(each.p for each in found) > 1e-5
+
+
+def test_noise_with_more_variance_may_still_be_broken() -> None:
+    z = _noise()
+    for broken in (2 * FAULTS["sparse"](z), 1.5 * FAULTS["two values"](z), 1.5 * FAULTS["cut"](z).clamp(-1.5, 1.5)):
+        assert larger(broken) and min(each.p for each in wrong_shape(broken)) < 1e-8
+    shared = signs_of(1.5 * FAULTS["a small part in common"](z), derive(3, "signs"))
+    assert min(each.p for axis in range(4) for each in along(shared, axis)) < 1e-8
