@@ -144,6 +144,7 @@ def cuda_devices() -> list[tuple[str, int]]:
 
 def _data() -> Iterator[Check]:
     from fglaudit.datasets import check_root
+    from fglaudit.datasets.fetch import how_to_get
     from fglaudit.datasets.root import find_root, no_root
 
     try:
@@ -159,5 +160,5 @@ def _data() -> Iterator[Check]:
             f"data {name}",
             state,
             "all files are there" if state == "ok" else status,
-            f"fglaudit data fetch {name} --root {root}",
+            how_to_get(name, root),
         )

@@ -3,9 +3,10 @@
 A setting that both runs have is compared over the cells that both finished; where they have none in common (other
 seeds), over all that each finished. Cells that failed or did not run are named: left among the others, a seed that one
 run lost would read as a change. "Better" is for privacy: less is learned. A change is told from noise where the 95 %
-intervals of the two advantages do not touch, which is stricter than a test of the difference; a range over too few
-parties is no interval. Accuracies are told apart by Student's t, over the seeds, at a level that is divided by the
-number of settings: of two runs of which none changed anything, one in twenty is said to differ in accuracy at most.
+intervals of the two advantages do not touch, which is stricter than a test of the difference; whatever is worse than a
+guess counts as a guess, and a range over too few parties is no interval. Accuracies are told apart by Student's t, over
+the seeds, at a level that is divided by the number of settings: where nothing changed, at most one comparison in twenty
+says that some accuracy did.
 """
 
 from __future__ import annotations
@@ -226,7 +227,9 @@ def _by_intervals(first: Interval, second: Interval) -> Change:
     if not (first.shown and second.shown):
         return Change.UNKNOWN
     assert first.low is not None and first.high is not None and second.low is not None and second.high is not None
-    return Change.BETTER if second.high < first.low else Change.WORSE if second.low > first.high else Change.NOISE
+    # Below a guess nothing is learned, however far: an attack that is confused in another way is no change.
+    one_low, one_high, low, high = (max(end, 0.0) for end in (first.low, first.high, second.low, second.high))
+    return Change.BETTER if high < one_low else Change.WORSE if low > one_high else Change.NOISE
 
 
 def _accuracy(name: str, first: Setting, second: Setting, paired: int, settings: int) -> Difference:

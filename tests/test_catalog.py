@@ -13,7 +13,8 @@ import yaml
 
 from fglaudit import registry
 from fglaudit.catalog import CATALOG, described, described_class, explain
-from fglaudit.datasets import DatasetSpec
+from fglaudit.datasets import DatasetSpec, fetch
+from fglaudit.datasets.catalog import OGB_SOURCES
 from fglaudit.doctor import cuda_devices, examine
 from fglaudit.errors import FglauditError
 from fglaudit.partition import PartitionSpec
@@ -138,3 +139,14 @@ def test_names_that_are_imported_when_asked_for_are_listed(name: str) -> None:
     listed = f"import {name} as module; print(sorted(set(module.__all__) - set(dir(module))))"
     done = subprocess.run([sys.executable, "-c", listed], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_doctor_names_no_command_that_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``data fetch`` does not fetch OGB's sets, and was said to."""
+    monkeypatch.setenv("FGLAUDIT_DATA", str(tmp_path))
+    fixes = {check.what: check.fix for check in examine() if check.what.startswith("data ")}
+    for name in OGB_SOURCES:
+        assert fixes[f"data {name}"].startswith("unpack http://") and "data fetch" not in fixes[f"data {name}"]
+        with pytest.raises(FglauditError, match="not fetched automatically; unpack http://"):
+            fetch(name, tmp_path)
+    assert fixes["data cora"] == f"fglaudit data fetch cora --root {tmp_path}"

@@ -27,10 +27,7 @@ def fetch(name: str, root: str | Path) -> Path:
     if name not in DESCRIPTIONS:
         raise unknown("data set", name, DESCRIPTIONS)
     if name in OGB_SOURCES:
-        source, target = OGB_SOURCES[name], root / OGB_SOURCES[name].folder
-        raise FglauditError(
-            f"{name} is not fetched automatically; unpack {source.url} so that {target} holds raw/ and split/"
-        )
+        raise FglauditError(f"{name} is not fetched automatically; {how_to_get(name, root)}")
     if name not in PYG_SOURCES:
         raise FglauditError(f"only public data sets are fetched; {name!r} needs no download; use it as it is")
     pyg = PYG_SOURCES[name]
@@ -45,6 +42,14 @@ def fetch(name: str, root: str | Path) -> Path:
             f"a data root must be writable; {shown(str(root))}: {reason(error)}; use another --root"
         ) from error
     return target
+
+
+def how_to_get(name: str, root: Path) -> str:
+    """Return what to do so that the raw files of ``name`` lie under ``root``."""
+    if name in OGB_SOURCES:
+        source = OGB_SOURCES[name]
+        return f"unpack {source.url} so that {root / source.folder} holds raw/ and split/"
+    return f"fglaudit data fetch {name} --root {root}"
 
 
 def _download(name: str, root: Path, target: Path) -> None:

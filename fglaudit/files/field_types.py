@@ -1,7 +1,7 @@
 """Types of the fields that users set, from a suite or in Python: one check for both, before anything uses a value.
 
-Whole numbers become floats where a float is wanted, lists tuples, and NumPy's scalars plain numbers, so that equal
-settings are equal wherever they were written; text is never silently taken for a number, nor a flag for one.
+Whole numbers become floats where a float is wanted, lists tuples, NumPy's scalars plain numbers and paths text, so that
+equal settings are equal wherever they were written; text is never silently taken for a number, nor a flag for one.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import os
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -89,9 +90,11 @@ def as_declared(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return NumPy's scalars as numbers of Python, also in a list."""
+    """Return NumPy's scalars as numbers of Python and paths as text, also in a list."""
     if type(value) in (list, tuple):
         return type(value)(map(_plain, value))
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
     if type(value).__module__ != "numpy":
         return value
     import numpy as np

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import typing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -74,6 +75,7 @@ def test_equal_settings_are_equal_wherever_they_were_written() -> None:
     hops = made(FedGCN, {"hops": np.int64(1)}).hops
     assert type(hops) is int and hops == 1
     assert dataclasses.replace(Gaussian(), epsilon=np.float64(2)) == Gaussian(epsilon=2)
+    assert made(DatasetSpec, {"name": "cora", "root": Path("data")}) == DatasetSpec("cora", root="data")
 
 
 def test_numbers_have_the_limits_of_a_suite() -> None:
