@@ -17,6 +17,7 @@ from torch import Tensor
 from fglaudit.adversary.priors.feature_prior import feature_prior
 from fglaudit.adversary.running.once_per_view import once_per_view
 from fglaudit.attacks.sums.equations.gram_blocks import Entries, GramBlocks, decomposed
+from fglaudit.attacks.sums.equations.lone_unknowns import lone_unknowns
 from fglaudit.attacks.sums.equations.neighbor_equations import NeighborEquations, neighbor_equations
 from fglaudit.graph import components
 from fglaudit.nn.sparse import SparseMatrix
@@ -78,30 +79,32 @@ def linear_posterior(equations: NeighborEquations, mean: Tensor, variance: Tenso
         variance: prior variance [U, F]; one value per component is used, its mean over unknowns and features.
     """
     shape, entries = (equations.num_rows, equations.num_unknowns), _complete(equations)
-    labels = _labels(shape, entries)
-    ridge = _noise_to_prior(equations.std, variance, entries, labels)
-    matrix = SparseMatrix.from_entries(*entries, shape)
-    rest = equations.values - matrix @ mean
+    ridge = _noise_to_prior(equations.std, variance, entries, _labels(shape, entries))
+    rest = equations.values - SparseMatrix.from_entries(*entries, shape) @ mean
+    alone = lone_unknowns(entries, rest, equations.tolerance, ridge == 0)
+    entries, rest, tolerance = alone.entries, alone.values, alone.tolerance
     multipliers, found = torch.zeros_like(rest), mean.clone()
     determined = torch.zeros(shape[1], dtype=torch.bool, device=ridge.device)
     error = torch.full((shape[1],), torch.inf, dtype=torch.double, device=ridge.device)
-    for rows in _components(torch.unique(entries.rows), labels):
+    found[alone.columns] += alone.change
+    determined[alone.columns], error[alone.columns] = True, alone.error
+    for rows in _components(torch.unique(entries.rows), _labels(shape, entries)):
         if rows.shape[1] > _TALL:
             for each in rows:
                 columns, dense = _dense(entries, each)
                 if len(each) > len(columns):
                     change, determined[columns], error[columns] = decomposed(
-                        dense, rest[each], equations.tolerance[each], float(ridge[each[0]].item())
+                        dense, rest[each], tolerance[each], float(ridge[each[0]].item())
                     )
                     found[columns] += change
                     rows = rows[(rows != each[0]).all(1)]
         if not len(rows):
             continue
         blocks = GramBlocks.of(entries, rows, shape[0])
-        columns, bound = blocks.unit_vectors(shape[1], equations.tolerance)
+        columns, bound = blocks.unit_vectors(shape[1], tolerance)
         determined[columns], error[columns] = True, bound
         multipliers[rows] = blocks.with_ridge(ridge[rows[:, 0]]).solve(rest[rows])
-    return LinearPosterior(found + matrix.T @ multipliers, determined, error)
+    return LinearPosterior(found + SparseMatrix.from_entries(*entries, shape).T @ multipliers, determined, error)
 
 
 def _dense(entries: Entries, rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -86,8 +86,16 @@ def test_rows_are_determined_where_dense_algebra_says_so(rows: int, unknowns: in
     assert torch.allclose(solved.mean, mean + inverse @ (known.values - matrix @ mean), atol=1e-9)
     assert torch.allclose(solved.mean[determined], x[determined], atol=1e-9)
     bound = (inverse.abs() @ known.tolerance).amax(1)
-    assert torch.allclose(solved.error[determined], bound[determined], rtol=0.01)
+    looser = solved.error[determined] / bound[determined].clamp(
+        min=1e-300
+    )  # one equation after the other or all at once
+    assert bool((looser <= 16).all()) and float(looser.mean()) < 2
     assert bool(solved.error[~determined].isinf().all())
+    for draw in range(20):  # whatever the errors are, they carry no row further than is said
+        sign = torch.randint(2, known.values.shape, generator=derive(draw, "signs")) * 2 - 1
+        off = dataclasses.replace(known, values=known.values + sign * known.tolerance)
+        carried = (module.linear_posterior(off, mean, variance).mean - solved.mean).abs().amax(1)
+        assert bool((carried <= solved.error + 1e-12)[determined].all())
 
 
 def test_noise_is_weighed_against_the_prior() -> None:
