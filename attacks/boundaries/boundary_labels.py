@@ -8,8 +8,7 @@ up to a positive factor, W the second layer [D, C], p_i the prediction, y_i the 
 unit that the holder dropped has gradient 0 and says nothing; the others give ``sum over i of A_ij (p_i - y_i)`` by
 least squares, and all its nodes together, with the edges it knows, every neighbour's ``p_i - y_i``: negative at the
 label and nowhere else, 0 where i is no training node. Means over the first rounds are taken; which client a neighbour
-belongs to is told by who sends its hidden states. Labels that were found count as known, and all other nodes get what
-label propagation over the known edges makes of them.
+belongs to is told by who sends its hidden states. Other nodes get the labels that label propagation gives them.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_degrees, known_edges, own_nodes
-from fglaudit.adversary.known_labels import with_labels
 from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.adversary.modelled import about, known_noise, on_gradients
 from fglaudit.adversary.planting import MemoryMessages
@@ -40,9 +38,8 @@ from fglaudit.view import View
 ROUNDS = 10
 _RIDGE = 1e-3
 """Of the mean diagonal, on both least squares."""
-_TELLING = 0.5
-"""Share of the largest residual above which a node counts as trained on: least squares leave other neighbours of the
-same nodes a part of it."""
+_TELLING = 0.2
+"""Share of the largest residual above which a node counts as trained on."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +71,11 @@ class BoundaryLabels(Attack):
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         nodes = (~own_nodes(view)).nonzero().squeeze(1)
-        pushed = -_residuals(view, device)[nodes]
-        told = pushed.amax(1) > _TELLING * pushed.abs().max().clamp(min=1e-30)
-        y = pushed[told].argmax(1)
-        scores = propagate_labels(with_labels(view, nodes[told], y), nodes)
-        scores[told] += 2 * torch.nn.functional.one_hot(y, scores.shape[1])
+        scores = propagate_labels(view, nodes)
+        residuals = _residuals(view, device)
+        known = -residuals[nodes]
+        told = known.amax(1) > _TELLING * known.abs().max().clamp(min=1e-30)
+        scores[told] += 2 * torch.nn.functional.one_hot(known[told].argmax(1), known.shape[1])
         return Inference(type(self).quantity, nodes, scores.float())
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
