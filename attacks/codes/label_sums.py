@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fglaudit.adversary.known_graph import known_edges, own_nodes
-from fglaudit.adversary.known_labels import known_labels
+from fglaudit.adversary.known_labels import known_labels, with_labels
 from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.adversary.planting import MemoryMessages
 from fglaudit.adversary.reported_classes import Seen
@@ -30,7 +30,7 @@ from fglaudit.facts import EDGES, Fact
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import SERVER, ClassReports, HopSums, MessageBatch, Payload
 from fglaudit.structure import Reports, SpreadReports
-from fglaudit.view import KnownLabels, View
+from fglaudit.view import View
 
 _PLANTED = 200
 """Rows of the self-test at most, so that a large graph asks no more of it."""
@@ -68,10 +68,7 @@ class LabelSums(Attack):
         nodes = (~own_nodes(view)).nonzero().squeeze(1)
         if view.public.structure.of(Reports).keep < 1:
             return Inference(self.quantity, nodes, propagate_labels(view, nodes, evidence(view, responses)))
-        labels = KnownLabels(
-            torch.cat([view.labels.nodes, responses.nodes]), torch.cat([view.labels.y, responses.reported])
-        )
-        return Inference(self.quantity, nodes, propagate_labels(dataclasses.replace(view, labels=labels), nodes))
+        return Inference(self.quantity, nodes, propagate_labels(with_labels(view, *responses), nodes))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant labels of nodes that rows are about, and of a further neighbour of each where edges are known and there

@@ -28,8 +28,10 @@ from torch import Tensor
 
 from fglaudit.adversary.clipping import added_std
 from fglaudit.adversary.known_graph import sees_deliveries
+from fglaudit.adversary.known_labels import with_labels
 from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.adversary.modelled import about, fewer_edges, known_noise, sealed
+from fglaudit.adversary.predicted_labels import label_product, prediction_power
 from fglaudit.adversary.public_rules import noise_std
 from fglaudit.attacks.jacobians.clipped_predictions import maybe_clipped, mean_prediction, scaling_clip
 from fglaudit.attacks.jacobians.encoder import (
@@ -101,16 +103,22 @@ class LabelReading(Attack):
         nodes = torch.arange(view.public.num_nodes)
         nodes = nodes[~torch.isin(nodes, own)]
         if not sees_deliveries(view):
-            scores = _from_sums(view)[nodes].log() + _propagated(view, nodes)
+            logits = _from_sums(view).log()
+            scores = label_product(view, logits, nodes, prediction_power(view, logits))
         elif _hidden_error(view) > 0 or _update_error(view) > 0:
             scores = _through_noise(view)[nodes] + _propagated(view, nodes)
         else:
             clipped = maybe_clipped(view, _last_rounds(view, HiddenRepresentations), 0.0)
             own_part, sums = _parts(view)
-            scores = mean_prediction(own_part, sums, clipped) if bool(clipped.any()) else (own_part + sums).softmax(1)
+            logits = own_part + sums
+            if bool(clipped.any()):
+                logits = mean_prediction(own_part, sums, clipped).log()
             trained, columns, _ = _update_columns(view)
+            named = trained.nonzero().squeeze(1)
+            told = with_labels(view, named, columns[named].argmax(1))
+            scores = label_product(told, logits, torch.arange(len(logits)), prediction_power(told, logits))
             # A label that an update names outranks a prediction.
-            scores[trained] = 1 + columns[trained].softmax(1)
+            scores[named] = 1 + columns[named].softmax(1)
             scores = scores[nodes]
         return Inference(self.quantity, nodes, scores.float())
 
@@ -236,13 +244,12 @@ def _update_columns(view: View) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _from_sums(view: View) -> Tensor:
-    """Return class scores [N, C] from the sums that the observing clients received."""
+    """Return class scores [N, C] from the sums that the observing clients received; even ones where they say nothing,
+    since what is known beforehand is added later."""
     shape = encoder_shape(view)
     assert shape is not None
-    known = view.known_rows()
-    y = known.y.flatten()
-    prior = torch.bincount(y[y >= 0], minlength=shape.classes).double() + 1
-    scores = (prior / prior.sum()).repeat(view.public.num_nodes, 1)
+    even = torch.full((shape.classes,), 1 / shape.classes, dtype=torch.double)
+    scores = even.repeat(view.public.num_nodes, 1)
     noise = _hidden_error(view)
     late = _LATE if noise > 0 else 0.0
     sums, count = _late_means(view, PropagatedRepresentations, shape.classes, late)
@@ -263,7 +270,7 @@ def _from_sums(view: View) -> Tensor:
             predicted = mean_prediction(torch.zeros_like(here)[None], here[None], clipped[client.nodes][:1])[0]
         else:
             predicted = here.softmax(0)
-        mixed = share[:, None] * predicted + (1 - share[:, None]) * (prior / prior.sum())
+        mixed = share[:, None] * predicted + (1 - share[:, None]) * even
         scores = torch.where(closer[:, None], mixed, scores)
         strongest = torch.maximum(strongest, share)
     return scores

@@ -122,8 +122,8 @@ class GradientSums:
     @cached_property
     def clients(self) -> Tensor:
         """Whoever uploaded in some round [K], ascending."""
-        uploaded: Tensor = torch.unique(torch.cat([found.clients for found in self.rounds]))
-        return uploaded
+        found: Tensor = torch.unique(torch.cat([one.clients for one in self.rounds]))
+        return found
 
     @cached_property
     def places(self) -> tuple[Tensor, ...]:

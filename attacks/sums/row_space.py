@@ -15,7 +15,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.priors.feature_prior import feature_prior
+from fglaudit.adversary.priors.expected_f1 import best_f1_bits
+from fglaudit.adversary.priors.feature_prior import FeaturePrior, feature_prior
 from fglaudit.adversary.public_rules import clip_of_rows, unused_columns
 from fglaudit.attacks.sums.equations.linear_posterior import HALF, posterior_of_sums
 from fglaudit.attacks.sums.equations.neighbor_equations import neighbor_equations, no_equations
@@ -26,6 +27,9 @@ from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import NeighborSums, Payload
 from fglaudit.view import View
+
+_MOST_TOLD = 1 - 1e-6
+"""Share of a row that sums with noise tell at most."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +60,19 @@ class RowSpace(Attack):
         exact = bool((equations.std == 0).all())
         proven = solved.certain(0.0 if view.public.features is FeatureKind.REAL else level) & exact
         proven &= clip is None and not bool(unused.any())
-        if view.public.features is FeatureKind.BINARY and clip is None:
-            rows = (rows > HALF).to(rows)
+        if view.public.features is not FeatureKind.REAL and not exact:
+            bits = best_f1_bits(_chance(rows / level, prior)) if prior.informed else (rows > HALF * level).to(rows)
+            rows = bits * level if view.public.features is FeatureKind.SCALED_BINARY else bits
         elif view.public.features is FeatureKind.BINARY:
-            rows = (rows > HALF * (top[:, None] if exact else level)).to(rows)
+            rows = (rows > HALF * (1.0 if clip is None else top[:, None])).to(rows)
         elif view.public.features is FeatureKind.SCALED_BINARY:
             rows = torch.where(rows > HALF * top[:, None], rows, 0.0)
         rows[:, unused.to(device)] = self._guess(view, prior.mean)[:, unused].to(rows)
         confidence = torch.where(proven, 1.0, 0.0)
-        return Reconstruction(rows.float().cpu(), equations.nodes.cpu(), confidence.cpu(), proven.cpu())
+        # Of noise, who knows no row makes no guess: rows that are left out get the one that knows nothing.
+        told = rows.any(1) | exact | prior.informed
+        found = (part[told].cpu() for part in (rows.float(), equations.nodes, confidence, proven))
+        return Reconstruction(*found)
 
     @staticmethod
     def _guess(view: View, mean: Tensor) -> Tensor:
@@ -73,3 +81,17 @@ class RowSpace(Attack):
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_lone_neighbors(view, rng)
+
+
+def _chance(estimate: Tensor, prior: FeaturePrior) -> Tensor:
+    """Return the probability of every bit [U, F], given its linear ``estimate`` m [U, F] from sums with noise.
+
+    With the prior mean p and variance v, ``m - p = a (x - p) + error``, where a, the share of a row that the sums tell,
+    follows from ``E (m - p)^2 = a v``, and the error's variance is ``a (1 - a) v``. Of sums that tell nothing the prior
+    is left, of others the posterior of a bit.
+    """
+    mean = prior.mean.to(estimate)
+    moved, spread = estimate - mean, prior.variance.to(estimate).mean(1, keepdim=True).clamp(min=1e-12)
+    share = (moved.square().mean(1, keepdim=True) / spread).clamp(max=_MOST_TOLD)
+    evidence = (moved - share * (1 - 2 * mean) / 2) / ((1 - share) * spread)
+    return torch.sigmoid(mean.clamp(1e-6, 1 - 1e-6).logit() + evidence)

@@ -9,20 +9,19 @@ label propagation over the known edges makes of them.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
 from fglaudit.adversary.known_graph import own_nodes
-from fglaudit.adversary.known_labels import known_labels
+from fglaudit.adversary.known_labels import with_labels
 from fglaudit.adversary.label_propagation import propagate_labels
 from fglaudit.attacks.updates.code_attack import CodeAttack
 from fglaudit.attacks.updates.code_gradients import code_gradients
 from fglaudit.attacks.updates.planted_losses import planted_losses
 from fglaudit.interfaces import Inference, Planted
-from fglaudit.view import KnownLabels, View
+from fglaudit.view import View
 
 
 @dataclass(frozen=True)
@@ -35,10 +34,8 @@ class CodeLabels(CodeAttack):
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         nodes, y = code_gradients(view, device).labels()
-        new = ~torch.isin(nodes, known_labels(view)[0])
-        labels = KnownLabels(torch.cat([view.labels.nodes, nodes[new]]), torch.cat([view.labels.y, y[new]]))
         others = (~own_nodes(view)).nonzero().squeeze(1)
-        return Inference(self.quantity, others, propagate_labels(dataclasses.replace(view, labels=labels), others))
+        return Inference(self.quantity, others, propagate_labels(with_labels(view, nodes, y), others))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant training nodes, and ask for their labels."""

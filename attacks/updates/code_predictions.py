@@ -5,8 +5,7 @@ computes (:class:`fglaudit.structure.Codes`, :class:`fglaudit.structure.Reports`
 The model is linear, so that its weights on the former alone predict a label of every node, with a zero in place of what
 is not known: nobody needs to ask the clients. What it was trained on names labels beside that: of training nodes
 (:mod:`fglaudit.attacks.updates.code_gradients`, where its changes show them), and what label propagation makes of all
-known labels over the edges. The two are multiplied as independent experts (Hinton 2002), with a power on the model's
-that suits known labels, left out in halves.
+known labels over the edges. The two are multiplied (:mod:`fglaudit.adversary.predicted_labels`).
 
 What is observed: every client receives the model. The server is sent all reports, a client those of its remote
 neighbours.
@@ -24,9 +23,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fglaudit.adversary.known_graph import own_nodes, own_without_edges, sees_deliveries
-from fglaudit.adversary.known_labels import known_labels
-from fglaudit.adversary.label_propagation import propagate_labels
+from fglaudit.adversary.known_labels import known_labels, with_labels
 from fglaudit.adversary.planting import MemoryMessages
+from fglaudit.adversary.predicted_labels import label_product, only_labels, prediction_power
 from fglaudit.adversary.reported_classes import seen_reports
 from fglaudit.attacks.updates.code_gradients import KEPT, code_gradients, code_inputs, propagated, unreadable_codes
 from fglaudit.facts import EDGES, Fact, is_built_in
@@ -35,11 +34,8 @@ from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, ClassReports, MessageBatch, ModelUpdate, Payload
 from fglaudit.rng import split
 from fglaudit.structure import Codes, Models, Reports
-from fglaudit.view import KnownLabels, View
+from fglaudit.view import View
 
-_POWERS = (0.0, 0.5, 1.0, 2.0)
-_FEWEST = 20
-"""Known labels from which on the power is chosen; with fewer it is 1."""
 _PLANTED = 64
 """Nodes of the self-test at most."""
 
@@ -81,8 +77,8 @@ class CodePredictions(Attack):
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         logits = _logits(view, device)
         others = (~own_nodes(view)).nonzero().squeeze(1)
-        power = _power(view, logits)
-        return Inference(self.quantity, others, _product(_with_found(view, device), logits, others, power))
+        power = prediction_power(view, logits)
+        return Inference(self.quantity, others, label_product(_with_found(view, device), logits, others, power))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant a model that knows the labels of some nodes, in a graph without an edge, where every node's input is
@@ -102,7 +98,7 @@ class CodePredictions(Attack):
             # Labels that are known say how far to trust the model: it was taught those too, as in training.
             told = torch.unique(labelled[~torch.isin(labelled, nodes)])
             told = told[torch.randperm(len(told), generator=rng)[: most // 2]]
-            bare = _only(bare, told, y[told])
+            bare = only_labels(bare, told, y[told])
         else:
             told = labelled[:0]
         nodes = nodes[: most - len(told)].sort().values
@@ -185,38 +181,4 @@ def _with_found(view: View, device: torch.device) -> View:
     """Return ``view`` with the labels known that changes of models show, where they can be read."""
     if unreadable_codes(view) is not None:
         return view
-    nodes, y = code_gradients(view, device).labels()
-    new = ~torch.isin(nodes, known_labels(view)[0])
-    labels = KnownLabels(torch.cat([view.labels.nodes, nodes[new]]), torch.cat([view.labels.y, y[new]]))
-    return dataclasses.replace(view, labels=labels)
-
-
-def _product(view: View, logits: Tensor, nodes: Tensor, power: float) -> Tensor:
-    """Return class probabilities [n, C] of ``nodes`` [n] by known labels and by the model's ``logits`` [N, C]."""
-    return (propagate_labels(view, nodes).log() + power * logits[nodes]).softmax(1)
-
-
-def _power(view: View, logits: Tensor) -> float:
-    """Return the power on the model's probabilities under which known labels are likeliest, those of either half given
-    the other half; labels that the observer's own clients train on are not asked, since models have them by heart."""
-    nodes, y = known_labels(view)
-    trained = [client.nodes[client.train] for client in view.own]
-    asked = ~torch.isin(nodes, torch.cat([nodes[:0], *trained]))
-    if int(asked.sum()) < _FEWEST:
-        return 1.0
-    place = asked.cumsum(0) % 2
-    likely = torch.zeros(len(_POWERS), dtype=torch.double)
-    for half in (0, 1):
-        out = asked & (place == half)
-        kept = _only(view, nodes[~out], y[~out])
-        for at, power in enumerate(_POWERS):
-            found = _product(kept, logits, nodes[out], power)
-            likely[at] += found.gather(1, y[out].unsqueeze(1)).clamp(min=1e-12).log().sum()
-    return _POWERS[int(likely.argmax())]
-
-
-def _only(view: View, nodes: Tensor, y: Tensor) -> View:
-    """Return ``view`` with no other known label than ``y`` [K] of ``nodes`` [K]."""
-    own = tuple(dataclasses.replace(client, y=torch.full_like(client.y, -1)) for client in view.own)
-    auxiliary = dataclasses.replace(view.auxiliary, y=torch.full_like(view.auxiliary.y, -1))
-    return dataclasses.replace(view, own=own, auxiliary=auxiliary, labels=KnownLabels(nodes, y))
+    return with_labels(view, *code_gradients(view, device).labels())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 from torch import Tensor
 
-from fglaudit.view import View
+from fglaudit.view import KnownLabels, View
 
 
 def known_labels(view: View) -> tuple[Tensor, Tensor]:
@@ -14,6 +16,13 @@ def known_labels(view: View) -> tuple[Tensor, Tensor]:
     known = view.known_rows()
     nodes, y = torch.cat([known.nodes, view.labels.nodes]), torch.cat([known.y, view.labels.y])
     return nodes[y >= 0], y[y >= 0]
+
+
+def with_labels(view: View, nodes: Tensor, y: Tensor) -> View:
+    """Return ``view`` with the labels ``y`` [n] of ``nodes`` [n] known too, but for those that were known before."""
+    new = ~torch.isin(nodes, known_labels(view)[0])
+    labels = KnownLabels(torch.cat([view.labels.nodes, nodes[new]]), torch.cat([view.labels.y, y[new]]))
+    return dataclasses.replace(view, labels=labels)
 
 
 def known_shares(view: View) -> Tensor:

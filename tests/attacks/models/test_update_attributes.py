@@ -58,6 +58,11 @@ def test_uploads_show_coins_that_imputation_cannot_know(plain: Run) -> None:
     assert abs(guess - 0.5) < 0.15 and found > guess + 0.15, (found, guess)
 
 
+def test_steps_of_adam_show_coins_too() -> None:
+    found, guess = scored(_run(optimizer="adam", learning_rate=0.01))
+    assert abs(guess - 0.5) < 0.15 and found > guess + 0.1, (found, guess)
+
+
 def test_uploads_that_carry_no_gradient_show_none() -> None:
     """One step far below what float32 keeps of it: the answer is the imputation."""
     found, guess = scored(_run(rounds=1, learning_rate=1e-12))

@@ -81,13 +81,13 @@ def test_weights_are_those_of_the_client_that_uploaded() -> None:
 
 
 def test_clients_that_are_sampled_in_every_round_are_told_apart() -> None:
-    """Half of the clients upload in a round, others in the next: members are found as where all do."""
-    sampled = dataclasses.replace(PLAIN, participation=0.5)
+    """One of three clients uploads in a round, often another in the next: members are found as where all do."""
+    sampled = dataclasses.replace(PLAIN, participation=0.34)
     run, kind = record(sampled, drawn_training(nodes=60, features=40)), inferred("training-membership")
     asked = kind.ask(truth_about(run, KNOWING))
     assert not isinstance(asked, str)
     found = UpdateMembers(rounds=8).run(run.view(KNOWING), rng=derive(0, "attack"), device=CPU)
-    assert kind.judge(asked, found.estimate).columns["auc"] > 0.9
+    assert kind.judge(asked, found.estimate).columns["auc"] > 0.95
 
 
 def test_plain_steps_show_who_trained(plain: Run) -> None:
