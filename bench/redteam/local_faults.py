@@ -246,7 +246,8 @@ class ShortDrawnTwice(BrokenGradients):
 
     def drawn(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
         short = gradients.norm(dim=2) < self.sgd.mechanism.clip
-        return (torch.rand(gradients.shape[:2], generator=rng) < self.rate * (1 + short.float())).float()
+        drawn: Tensor = torch.rand(gradients.shape[:2], generator=rng) < self.rate * (1 + short.float())
+        return drawn.float()
 
 
 @fault
