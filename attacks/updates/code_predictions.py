@@ -36,6 +36,8 @@ from fglaudit.rng import split
 from fglaudit.structure import Codes, Models, Reports
 from fglaudit.view import View
 
+_POWERS = (0.0, 0.5, 1.0, 2.0)
+"""On the model's probabilities: it has trained to the end."""
 _PLANTED = 64
 """Nodes of the self-test at most."""
 
@@ -77,7 +79,7 @@ class CodePredictions(Attack):
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         logits = _logits(view, device)
         others = (~own_nodes(view)).nonzero().squeeze(1)
-        power = prediction_power(view, logits)
+        power = prediction_power(view, logits, _POWERS, parts=2)
         return Inference(self.quantity, others, label_product(_with_found(view, device), logits, others, power))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
