@@ -245,9 +245,8 @@ class ShortDrawnTwice(BrokenGradients):
     """Losses whose gradient is shorter than the clip are drawn twice as often."""
 
     def drawn(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
-        short = gradients.norm(dim=2) < self.sgd.mechanism.clip
-        drawn: Tensor = torch.rand(gradients.shape[:2], generator=rng) < self.rate * (1 + short.float())
-        return drawn.float()
+        short: Tensor = gradients.norm(dim=2) < self.sgd.mechanism.clip
+        return (torch.rand(gradients.shape[:2], generator=rng) < self.rate * (1 + short.float())).float()
 
 
 @fault

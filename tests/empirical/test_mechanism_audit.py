@@ -22,6 +22,9 @@ from fglaudit.guarantees import Outcome
 from fglaudit.privacy.accounting import Relation
 
 FEW = Inputs(columns=4)
+SUMMED = Inputs(columns=4, rows=10)
+VOTES = Inputs(columns=4, rows=20, values=Values.CLASS)
+SCORES = Inputs(norm=Norm.LINF, bound=0.5)
 SIGMA = 2 * dp_accounting.get_sigma_gaussian(2.0, 1e-5)
 """Noise for epsilon 2 at delta 1e-5 on rows of norm 1, any of which may stand in the place of another."""
 
@@ -52,6 +55,66 @@ def noisy_sum(x: Tensor, rng: torch.Generator) -> Tensor:
     return gaussian(x.sum(0), rng, SIGMA / 2)
 
 
+def rounded_noise(x: Tensor, rng: torch.Generator) -> Tensor:
+    """What is left over of an answer in steps of the noise is the input's."""
+    noise: Tensor = 0.01 * (SIGMA * torch.randn(x.shape, generator=rng, dtype=torch.float64) / 0.01).round()
+    return x + noise
+
+
+def rounded_answer(x: Tensor, rng: torch.Generator) -> Tensor:
+    rounded: Tensor = 0.01 * (gaussian(x, rng) / 0.01).round()
+    return rounded
+
+
+def one_of_few_seeds(x: Tensor, rng: torch.Generator) -> Tensor:
+    seed = int(torch.randint(500, (), generator=rng))
+    return gaussian(x, torch.Generator().manual_seed(seed))
+
+
+def short_rows_bare(x: Tensor, rng: torch.Generator) -> Tensor:
+    return x if 0 < float(x.norm()) < 0.6 else gaussian(x, rng)
+
+
+def last_row_bare(x: Tensor, rng: torch.Generator) -> Tensor:
+    return torch.cat([gaussian(x.sum(0), rng), x[-1]])
+
+
+def clipped_at_the_longest(x: Tensor, rng: torch.Generator) -> Tensor:
+    return gaussian(x.sum(0), rng, SIGMA * float(x.norm(dim=1).max()))
+
+
+def clipped_at_the_median(x: Tensor, rng: torch.Generator) -> Tensor:
+    lengths = x.norm(dim=1, keepdim=True)
+    median = float(lengths.median())
+    return gaussian((x * (median / lengths.clamp(min=1e-9)).clamp(max=1)).sum(0), rng, SIGMA * median)
+
+
+def counts(x: Any) -> Any:
+    return np.bincount(x, minlength=4)
+
+
+def noisy_counts(x: Any, rng: np.random.Generator) -> Any:
+    return counts(x) + rng.laplace(scale=2.0, size=4)
+
+
+def keys_that_are_there(x: Any, rng: np.random.Generator) -> Any:
+    there = counts(x).nonzero()[0]
+    return [*there, *noisy_counts(x, rng)[there]]
+
+
+def suppressed_below_three(x: Any, rng: np.random.Generator) -> Any:
+    return np.where(counts(x) < 3, 0, noisy_counts(x, rng))
+
+
+def noisy_maximum(x: Any, rng: np.random.Generator) -> Any:
+    return int((x + rng.exponential(2.0, x.shape)).argmax())
+
+
+def maximum_with_scores(x: Any, rng: np.random.Generator) -> Any:
+    noisy = x + rng.laplace(scale=2.0, size=x.shape)
+    return [int(noisy.argmax()), *np.sort(noisy)]
+
+
 class OneDraw:
     """Draws its noise once, for all calls."""
 
@@ -64,6 +127,12 @@ class OneDraw:
         return x + self.noise
 
 
+NUMPY = (
+    *(laplace, response, noisy_counts, keys_that_are_there, suppressed_below_three),
+    *(noisy_maximum, maximum_with_scores),
+)
+
+
 class Apart(OneDraw):
     """Halves what it sends of the row in the second call, under the same noise: the difference has none."""
 
@@ -74,7 +143,7 @@ class Apart(OneDraw):
 
 
 def audited(made: Callable[..., Any], promise: Promise, inputs: Inputs = FEW, **more: Any) -> MechanismAudit:
-    numpy = made in (laplace, response) or more.pop("numpy", False)
+    numpy = made in NUMPY or more.pop("numpy", False)
     return audit_mechanism(AuditedMechanism(made, numpy), promise, inputs, **{"replays": 2000, **more})
 
 
@@ -90,6 +159,9 @@ GAUSSIAN = Promise(2.0, 1e-5, gaussian=True)
         (response, Promise(1.0), Inputs(columns=4, values=Values.CLASS)),
         (noisy_sum, GAUSSIAN, Inputs(columns=4, rows=3, relation=Relation.ADD_OR_REMOVE)),
         (OneDraw, GAUSSIAN, FEW),
+        (rounded_answer, GAUSSIAN, FEW),
+        (noisy_counts, Promise(1.0), VOTES),
+        (noisy_maximum, Promise(1.0), SCORES),
     ],
 )
 def test_honest_ones_are_not_refuted(made: Callable[..., Any], promise: Promise, inputs: Inputs) -> None:
@@ -109,6 +181,15 @@ def test_honest_ones_are_not_refuted(made: Callable[..., Any], promise: Promise,
         (lambda x, rng: gaussian(x.sign(), rng), GAUSSIAN, FEW),  # one entry stays a norm of 1, all of them become 2
         (gaussian, GAUSSIAN, Inputs(columns=4, any_length=True)),  # it does not clip
         (noisy_sum, GAUSSIAN, Inputs(columns=4, rows=3)),  # replaced, a row moves it twice as far
+        (rounded_noise, GAUSSIAN, FEW),
+        (one_of_few_seeds, GAUSSIAN, FEW),
+        (short_rows_bare, GAUSSIAN, FEW),
+        (last_row_bare, GAUSSIAN, SUMMED),
+        (clipped_at_the_longest, GAUSSIAN, SUMMED),
+        (clipped_at_the_median, GAUSSIAN, SUMMED),
+        (keys_that_are_there, Promise(1.0), VOTES),
+        (suppressed_below_three, Promise(1.0), VOTES),
+        (maximum_with_scores, Promise(1.0), SCORES),
     ],
 )
 def test_broken_ones_are_refuted(made: Callable[..., Any], promise: Promise, inputs: Inputs) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from fglaudit.empirical.audits.distinguisher import features, learned, lowest_bits
+from fglaudit.empirical.audits.distinguisher import RELEASES, WIDTH, features, learned, lowest_bits
 from fglaudit.empirical.mechanisms.calls import Seen
 from fglaudit.empirical.mechanisms.inputs import Neighbors
+from fglaudit.rng import derive
 
 NEARNESS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "squared distances": lambda seen, given: -(seen - given).square().sum(-1),
@@ -19,8 +20,11 @@ NEARNESS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 """How near an answer [..., C] is to an input [C]: the best guess under Gaussian and Laplace noise, and where rows are
 let through as they are."""
-TESTS = len(NEARNESS) + 3
-"""Most guesses at one pair, for the correction: these, regression, trees, trees on the lowest bits."""
+TESTS = len(NEARNESS) + 5
+"""Most guesses at one pair, for the correction: these, regression, trees, trees on the lowest bits, and values and
+whole answers that were seen before."""
+FINEST_SEEN = 2.0**-16
+"""How near numbers are that count as the same, in standard deviations; how single precision rounds is finer."""
 
 
 def guesses(there: Seen, gone: Seen, pair: Neighbors, seed: int) -> list[tuple[str, Tensor, Tensor]]:
@@ -34,11 +38,43 @@ def guesses(there: Seen, gone: Seen, pair: Neighbors, seed: int) -> list[tuple[s
     scale = float(torch.cat([there.values, gone.values]).nan_to_num(0.0, 0.0, 0.0).std()) or 1.0
     worlds = [_features(one, pair, scale).nan_to_num(0.0, 1e30, -1e30) for one in (there, gone)]
     found += learned(worlds[0], worlds[1], seed, linear=True)
+    found += _seen_before(there, gone, seed)
     # How numbers round depends on their size: compared between opposite inputs alone, where sizes are alike.
     if pair.opposite and there.floating == 32:
         in_, out = (lowest_bits(one.values.nan_to_num(0.0)) for one in (there, gone))
         found += [(f"{name} on lowest bits", a, b) for name, a, b in learned(in_, out, seed, linear=False)]
     return [(name, a.nan_to_num(0.0, 1e30, -1e30), b.nan_to_num(0.0, 1e30, -1e30)) for name, a, b in found]
+
+
+def _seen_before(there: Seen, gone: Seen, seed: int) -> list[tuple[str, Tensor, Tensor]]:
+    """Return as scores of the second half how much oftener its values came in the first half of either world: of single
+    numbers, whose logarithms of odds add up where they are independent, and of whole answers. Keys and counts tell so,
+    noise that is rounded before it is added, since what is left over is the input's, and noise from few seeds."""
+    half = len(there.values) // 2
+    known = [one.values.flatten(1).nan_to_num(2e30, 1e30, -1e30) for one in (there, gone)]
+    step = torch.cat(known).std(0) * FINEST_SEEN
+    steps = torch.where(step > 0, step, 1.0)
+    worlds = [(values / steps).round() for values in known]
+    chosen = torch.arange(steps.numel()).view(there.values.shape[1:])[:RELEASES, :WIDTH].flatten()
+    # One number for every whole answer, the same for equal ones.
+    weights = torch.rand(steps.numel() + there.lengths.shape[1], generator=derive(seed, "whole"), dtype=torch.double)
+    whole = [
+        (torch.cat([values, one.lengths.double()], 1) * weights).sum(1, keepdim=True)
+        for values, one in zip(worlds, (there, gone), strict=True)
+    ]
+    found = []
+    for name, seen in (("values", [values[:, chosen] for values in worlds]), ("whole answers", whole)):
+        first = [one[:half].T.contiguous().sort(1).values for one in seen]
+        there_, gone_ = ([torch.log(_counts(part, one[half:]) + 1).sum(1) for part in first] for one in seen)
+        found.append((f"{name} seen before", there_[0] - there_[1], gone_[0] - gone_[1]))
+    return found
+
+
+def _counts(known: Tensor, asked: Tensor) -> Tensor:
+    """Return how often each number of ``asked`` [n, C] is in its row of ``known`` [C, m], which is sorted."""
+    wanted = asked.T.contiguous()
+    found = torch.searchsorted(known, wanted, right=True) - torch.searchsorted(known, wanted)
+    return found.T.double()
 
 
 def _alike(*worlds: Seen) -> tuple[Seen, ...]:

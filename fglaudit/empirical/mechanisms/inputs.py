@@ -2,7 +2,10 @@
 
 A promise of epsilon holds for every pair of neighbours, so the auditor may choose the worst. Where a mistake shows
 depends on the mistake: a sensitivity of the wrong norm in rows with all entries, a forgotten clip in long rows, a rare
-branch in special values. So there is a pair of each kind.
+branch in special values. Broken sparse vectors need entries that move alike, and one against all others (Lyu, Su and Li
+2017, section 3); noise that is rounded needs entries that are on no grid; a key that nobody else has, a count that
+suppression starts at and a clip that is taken from the data need other records that are so. So there is a pair of each
+kind.
 """
 
 from __future__ import annotations
@@ -19,6 +22,12 @@ from fglaudit.privacy.accounting import Relation
 MOST_NUMBERS = 2**16
 LENGTH = 1000.0
 """Rows of any length are this many times longer than ``bound``."""
+SHORT = 0.5
+"""Short rows have this part of ``bound``."""
+UNEVEN = 0.02
+"""Entries differ in size by this part, so that they lie on no grid and yet hardly fall short of the bound."""
+HELD = ((0, 1), (2, 4), (9, 19))
+"""How many other records have the two classes of a pair: counts at which keys appear, or suppression starts."""
 
 
 class Values(StrEnum):
@@ -105,14 +114,24 @@ class Inputs:
             )
 
     def pairs(self, rng: torch.Generator) -> list[Neighbors]:
-        """Return pairs of neighbours; ``rng`` draws rows and the places of the other records."""
+        """Return pairs of neighbours; ``rng`` draws entries and other records. Where there are several rows, the one
+        that changes is the first, the last or in the middle, in turn."""
         records = {Values.CLASS: self._classes, Values.BINARY: self._binary, Values.REAL: self._real}[self.values](rng)
-        return [self._placed(record, rng) for record in records]
+        if self.rows == 1:
+            return records
+        placed = [(record, self._others(rng)) for record in records]
+        placed += [
+            (Neighbors(f"{records[-1].name}, {words}", records[-1].present, records[-1].absent), others)
+            for words, others in self._special_others(rng)
+        ]
+        places = (0, self.rows - 1, self.rows // 2)
+        return [self._among(record, others, places[n % 3]) for n, (record, others) in enumerate(placed)]
 
     def _classes(self, _: torch.Generator) -> list[Neighbors]:
         last = self.columns - 1
-        found = [Neighbors("the first two classes", torch.tensor(0), torch.tensor(1))]
-        return found + [Neighbors("the first and the last class", torch.tensor(0), torch.tensor(last))] * (last > 1)
+        first_two = Neighbors("the first two classes", torch.tensor(0), torch.tensor(1))
+        found = [Neighbors("the first and the last class", torch.tensor(0), torch.tensor(last))] * (last > 1)
+        return [*found, first_two]
 
     def _binary(self, rng: torch.Generator) -> list[Neighbors]:
         ones, zeros = torch.ones(self.columns), torch.zeros(self.columns)
@@ -125,30 +144,61 @@ class Inputs:
 
     def _real(self, rng: torch.Generator) -> list[Neighbors]:
         signs = torch.randint(2, (self.columns,), generator=rng) * 2.0 - 1
+        uneven = 1 - UNEVEN * torch.rand(self.columns, generator=rng)
+        alike = torch.ones(self.columns)
         first, last = torch.zeros(2, self.columns)
         first[0], last[-1] = 1.0, -1.0
-        named = [("its first entry alone", first), ("its last entry alone", last), ("all entries, signs drawn", signs)]
-        rows = [
-            (name, row * (self.bound / float(self.norm.of(row))))
-            for name, row in named[: 1 if self.columns == 1 else 3]
-        ]
+        against = torch.cat([-alike[:-1], alike[-1:]])
+        named = [("its first entry alone", first)]
+        if self.columns > 1:
+            named += [
+                ("its last entry alone", last),
+                ("all entries alike", alike),
+                ("its last entry against all others", against),
+                ("all entries, signs drawn", signs * uneven),
+            ]
+        rows = [(name, row * (self.bound / float(self.norm.of(row)))) for name, row in named]
+        name, dense = rows[-1]
         if self.any_length:
-            rows += [(f"{name}, {LENGTH:g} times too long", row * LENGTH) for name, row in (rows[0], rows[-1])]
+            rows += [(f"{called}, {LENGTH:g} times too long", row * LENGTH) for called, row in (rows[0], rows[-1])]
         if self.relation is not Relation.REPLACE:
-            return [Neighbors(name, row, torch.zeros_like(row)) for name, row in rows]
-        opposite = [Neighbors(name, row, -row, opposite=True) for name, row in rows]
+            return [Neighbors(called, row, torch.zeros_like(row)) for called, row in rows]
+        rows.append((f"{name}, {SHORT:g} times as long", SHORT * dense))
+        opposite = [Neighbors(called, row, -row, opposite=True) for called, row in rows]
         # A mechanism may look at how long a row is.
-        return [*opposite, Neighbors("a row of zeros", rows[-1][1], torch.zeros(self.columns))]
+        return [*opposite, Neighbors("a row of zeros", dense, torch.zeros(self.columns))]
 
-    def _placed(self, record: Neighbors, rng: torch.Generator) -> Neighbors:
-        """Return the pair with the other records around it; the one that changes is the first."""
-        if self.rows == 1:
-            return record
-        others = self._others(rng)
+    def _among(self, record: Neighbors, others: Tensor, place: int) -> Neighbors:
+        """Return the pair with the record at ``place`` of a data set [rows, ...] with ``others`` [rows - 1, ...]."""
+        before, after = others[:place], others[place:]
+        present = torch.cat([before, record.present[None], after])
         gone = self.relation is Relation.ADD_OR_REMOVE
-        without = others if gone else torch.cat([record.absent[None], others])
-        present = torch.cat([record.present[None], others])
+        without = others if gone else torch.cat([before, record.absent[None], after])
         return Neighbors(record.name, present, without, record.opposite)
+
+    def _special_others(self, rng: torch.Generator) -> list[tuple[str, Tensor]]:
+        """Return other records [rows - 1, ...] that are a worst case of their own, each in words."""
+        if self.values is Values.CLASS:
+            return self._counted_others()
+        if self.values is Values.BINARY:
+            return []
+        # What is taken from the data, a clip or the size of noise, may hang on the one record.
+        others = self._others(rng)
+        half = others * (self.bound / self.norm.of(others).clamp(min=1e-9))[:, None]
+        half[: (self.rows - 1) // 2] = 0
+        return [("all others zeros", torch.zeros_like(others)), ("half of the others zeros", half)]
+
+    def _counted_others(self) -> list[tuple[str, Tensor]]:
+        """Return other classes [rows - 1], of which the first two classes have few, the others alike many."""
+        found = []
+        for first, second in HELD:
+            rest = self.rows - 1 - first - second
+            if rest < 0 or (rest > 0 and self.columns == 2):
+                continue
+            spread = 2 + torch.arange(rest) % max(1, self.columns - 2)
+            counted = [torch.full((first,), 0), torch.full((second,), 1), spread]
+            found.append((f"which {first} and {second} others have", torch.cat(counted)))
+        return found
 
     def _others(self, rng: torch.Generator) -> Tensor:
         """Return the rows [rows - 1, ...] that both worlds share, within the bound."""
