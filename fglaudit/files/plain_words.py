@@ -60,7 +60,7 @@ def kind(hint: Any) -> str:
     if typing.get_origin(hint) is typing.Literal:
         return " or ".join(map(repr, typing.get_args(hint)))
     plain = typing.get_origin(hint) or hint
-    inner = [_KINDS[part] for part in typing.get_args(hint) if part in _KINDS]
+    inner = [_KINDS[part] for part in typing.get_args(hint) if isinstance(part, type) and part in _KINDS]
     if plain in (list, tuple) and len(set(inner)) == 1:
         return f"{_LIST}, each entry {inner[0]}"
     return _KINDS.get(plain) or (hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", ""))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import typing
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -124,6 +125,14 @@ def test_a_mixin_with_a_check_of_its_own_does_not_hide_that_of_the_fields() -> N
 
     with pytest.raises(FglauditError, match="field 'std' must be a number; got '1' "):
         Mine(std="1")  # type: ignore[arg-type]
+
+
+def test_a_function_may_be_a_field() -> None:
+    @dataclass(frozen=True)
+    class Mine(CheckedFields):
+        change: Callable[[int], int] = abs
+
+    assert Mine(change=len).change is len  # type: ignore[arg-type]
 
 
 def test_every_kind_of_plugin_is_checked() -> None:

@@ -208,7 +208,7 @@ def test_refusals_say_what_and_why() -> None:
     assert "nothing that it computes with" in reason(FedMLP(federated=False), nodes)
     with pytest.raises(FglauditError, match="largest must be positive"):
         HomomorphicEncryption(largest=0.0)
-    with pytest.raises(FglauditError, match="most_gigabytes must be positive"):
+    with pytest.raises(FglauditError, match=r"most_gigabytes. must be .*finite"):
         HomomorphicEncryption(most_gigabytes=float("nan"))
     short = HomomorphicEncryption(scheme="ckks", on=("ModelUpdate",), largest=0.01)
     with pytest.raises(FglauditError, match=r"absolute values up to 0\.01"):

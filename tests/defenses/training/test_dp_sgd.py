@@ -261,11 +261,11 @@ def test_samples_are_audited_without_taking_them_for_gaussian(fault: str) -> Non
 
 BAD = [
     ({"epsilon": 0.0}, "epsilon must be positive"),
-    ({"epsilon": math.inf}, "epsilon must be positive"),
+    ({"epsilon": math.inf}, "'epsilon' must be a number; got inf"),
     ({"delta": 0.0}, "delta must lie strictly"),
     ({"delta": 1.0}, "delta must lie strictly"),
     ({"clip": 0.0}, "clip must be positive; got 0"),
-    ({"clip": math.nan}, "clip must be positive"),
+    ({"clip": math.nan}, "'clip' must be a number; got nan"),
     ({"degree_bound": 0}, "degree_bound must be at least 1; got 0"),
     ({"sampling_rate": 0.0}, "sampling_rate is a probability"),
     ({"sampling_rate": 1.5}, "sampling_rate is a probability"),
