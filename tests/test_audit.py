@@ -275,5 +275,5 @@ def test_another_default_type_of_numbers_is_refused(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_parties_of_an_observer_are_no_text() -> None:
-    with pytest.raises(FglauditError, match=r"got the text 'server'; write ObserverSpec\(parties=\('server',\)\)"):
+    with pytest.raises(FglauditError, match=r"'parties' must be a list, .*; got 'server' .*; write \['server'\]"):
         ObserverSpec("server")  # type: ignore[arg-type]
