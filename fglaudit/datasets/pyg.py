@@ -55,9 +55,8 @@ def load_pyg(name: str, root: str | None) -> RawGraph:
         except (FglauditError, MemoryError):
             raise
         except Exception as error:
-            if files.published or (
-                isinstance(error, OSError) and error.errno is not None
-            ):  # the files are not to blame
+            of_the_disk = isinstance(error, OSError) and error.errno is not None
+            if files.published or of_the_disk:  # the files are not to blame
                 raise FglauditError(
                     f"{name} is parsed in the cache folder, which must be writable; {cached.parent}: {reason(error)};"
                     " make room there, or set FGLAUDIT_CACHE to a folder of yours"

@@ -159,9 +159,7 @@ def _modules() -> Iterator[tuple[str, ModuleType]]:
 def _planted(name: str, space: Namespace, files: Collection[str]) -> str:
     """Return the full name of what was written in one of ``files``."""
     for key, held in zip(space.keys, space.values, strict=True):
-        inner = (
-            getattr(held, "fget", getattr(held, "__func__", held)) if isinstance(held, (*_WRAPPERS, property)) else held
-        )
+        inner = _within(held)
         if isinstance(inner, FunctionType) and inner.__code__.co_filename in files:
             return f"{name}.{key}"
     return name

@@ -184,7 +184,7 @@ def epsilon_of_mu(mu: float, delta: float) -> float:
         )
     if mu > _NO_NOISE:
         return math.inf
-    return max(_kept_epsilon(1 / mu, delta), 0.0) if mu > 0 else 0.0
+    return max(_epsilon_gaussian(1 / mu, delta), 0.0) if mu > 0 else 0.0
 
 
 def noise_multiplier(distribution: str, epsilon: float, delta: float, relation: Relation, releases: int = 1) -> float:
@@ -198,7 +198,7 @@ def noise_multiplier(distribution: str, epsilon: float, delta: float, relation: 
     compose(event_of(distribution, 1.0), releases)
     if distribution == "gaussian":
         # A hair above the root that was found numerically, so that it is on the safe side.
-        return _kept_sigma(epsilon, delta) * (1 + 1e-9) * relation.moves * math.sqrt(releases)
+        return _sigma_gaussian(epsilon, delta) * (1 + 1e-9) * relation.moves * math.sqrt(releases)
     low, high = 0.0, relation.moves * releases / epsilon  # enough by plain addition
     if delta == 0:
         return high
@@ -211,17 +211,16 @@ def noise_multiplier(distribution: str, epsilon: float, delta: float, relation: 
     return high
 
 
+# The library looks for a root, and replays bind the same defense hundreds of times.
+@lru_cache(maxsize=256)
 def _epsilon_gaussian(sigma: float, delta: float) -> float:
     return float(dp_accounting.get_epsilon_gaussian(sigma, delta))
 
 
+@lru_cache(maxsize=256)
 def _sigma_gaussian(epsilon: float, delta: float) -> float:
     with np.errstate(divide="ignore"):  # the library's logarithm of what is 0 next to no noise
         return float(dp_accounting.get_sigma_gaussian(epsilon, delta))
-
-
-# The library looks for a root, and replays bind the same defense hundreds of times.
-_kept_epsilon, _kept_sigma = (lru_cache(maxsize=256)(root) for root in (_epsilon_gaussian, _sigma_gaussian))
 
 
 def parts_of(event: DpEvent, count: int = 1) -> Iterator[tuple[DpEvent, int]]:

@@ -388,18 +388,3 @@ def test_an_interrupted_command_says_so_and_how_it_goes_on(
     again = shlex.join(["fglaudit", *arguments])
     said = f"stopped; to start again, or go on from what is kept: {again}"
     assert capsys.readouterr().err.splitlines()[-1] == said
-
-
-@pytest.mark.parametrize(
-    ("typed", "offered"),
-    [
-        ("fglaudit re", ["report", "reproduce"]),
-        ("fglaudit run --da", ["--dataset"]),
-        ("fglaudit run quickst", ["quickstart"]),
-    ],
-)
-def test_a_shell_completes_commands_options_and_suites(typed: str, offered: list[str]) -> None:
-    asked = {"_FGLAUDIT_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
-    command = [sys.executable, "-c", "from fglaudit.__main__ import main; main()"]
-    done = subprocess.run(command, env={**os.environ, **asked}, capture_output=True, text=True, check=False)
-    assert set(offered) <= set(done.stdout.split()), done.stderr

@@ -115,9 +115,8 @@ def wrong_shape(z: Tensor) -> Iterator[Found]:
     log_p = len(flat) * math.log1p(-2 * math.exp(float(log_ndtr(-largest)))) if largest > 0 else -math.inf
     yield Found(math.exp(max(log_p, -700.0)), f"no noise beyond {largest:.3g} standard deviations, its tails are cut")
     step = max(1, len(flat) // SHAPE_SAMPLE)
-    if larger(
-        z
-    ):  # with independent noise beside what is stated every size is exceeded at least as often (Anderson 1955)
+    if larger(z):
+        # With independent noise beside what is stated every size is exceeded at least as often (Anderson 1955).
         p = float(stats.kstest(flat[::step].abs().numpy(), "halfnorm", alternative="greater", method="asymp").pvalue)
         yield Found(p, "noise is smaller than stated more often than stated")
         return
