@@ -229,9 +229,15 @@ def test_facts_count_links_of_the_whole_graph_where_given() -> None:
     assert with_whole["missing_links"] == alone["missing_links"] + gone  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("beta", [None, 0.0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("beta", [None, 0.0, -1.0])
 def test_dirichlet_needs_beta_above_zero(beta: float | None) -> None:
-    with pytest.raises(FglauditError, match=r"beta > 0|'beta' must be .* a number must be finite"):
+    with pytest.raises(FglauditError, match="beta > 0"):
+        PartitionSpec("dirichlet", beta=beta)
+
+
+@pytest.mark.parametrize("beta", [float("nan"), float("inf")])
+def test_dirichlet_needs_a_finite_beta(beta: float) -> None:
+    with pytest.raises(FglauditError, match=r"'beta' must be .* a number must be finite"):
         PartitionSpec("dirichlet", beta=beta)
 
 

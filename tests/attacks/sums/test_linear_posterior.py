@@ -86,9 +86,8 @@ def test_rows_are_determined_where_dense_algebra_says_so(rows: int, unknowns: in
     assert torch.allclose(solved.mean, mean + inverse @ (known.values - matrix @ mean), atol=1e-9)
     assert torch.allclose(solved.mean[determined], x[determined], atol=1e-9)
     bound = (inverse.abs() @ known.tolerance).amax(1)
-    looser = solved.error[determined] / bound[determined].clamp(
-        min=1e-300
-    )  # one equation after the other or all at once
+    # Equations that are solved one after the other bound errors less tightly than all of them at once.
+    looser = solved.error[determined] / bound[determined].clamp(min=1e-300)
     assert bool((looser <= 16).all()) and float(looser.mean()) < 2
     assert bool(solved.error[~determined].isinf().all())
     for draw in range(20):  # whatever the errors are, they carry no row further than is said
