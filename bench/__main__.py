@@ -79,7 +79,12 @@ MEASUREMENTS: dict[str, tuple[ModuleType, Callable[[Namespace], None]]] = {
     "scale": (scale, lambda o: scale.run(o.results, o.nodes, o.edges or 60_000_000, 100, o.clients)),
     "large-training": (
         large_training,
-        lambda o: large_training.run(o.results, large_training.Size(o.nodes, o.edges or 61_900_000, o.clients), o.hops),
+        lambda o: large_training.run(
+            o.results,
+            large_training.Size(o.nodes, o.edges or 61_900_000, o.clients, rounds=o.rounds),
+            o.hops,
+            torch.device(o.device),
+        ),
     ),
 }
 
@@ -99,6 +104,8 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=2_400_000, help="of the drawn graph of scale and large-training")
     parser.add_argument("--edges", type=int, help="undirected edges: scale 60 million, large-training 61.9 million")
     parser.add_argument("--hops", type=int, choices=(0, 1, 2), default=2, help="most hops of large-training")
+    parser.add_argument("--rounds", type=int, default=10, help="of large-training")
+    parser.add_argument("--device", default="cpu", help="of large-training, e.g. cuda")
     parser.add_argument("--clients", type=int, default=10, help="clients of that graph")
     parser.add_argument(
         "--frontier-datasets", nargs="+", choices=frontier.DATASETS, default=frontier.DATASETS, help="of frontier"

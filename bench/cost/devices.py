@@ -42,6 +42,16 @@ def present() -> list[torch.device]:
     return [*gpu, torch.device("cpu")]
 
 
+def named(device: torch.device) -> str:
+    """Return the name of a GPU's model, or "cpu"."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def peak_gigabytes(device: torch.device) -> str:
+    """Return the most that tensors took on a GPU; "" for the CPU."""
+    return f"{torch.cuda.max_memory_allocated(device) / 1e9:.2f}" if device.type == "cuda" else ""
+
+
 def run(results: Path, runs: int = 3, devices: Sequence[torch.device] | None = None) -> None:
     """Measure what the table lacks."""
     table = Table(results / "devices.csv", KEY, VALUES)
@@ -54,8 +64,7 @@ def run(results: Path, runs: int = 3, devices: Sequence[torch.device] | None = N
 def add(table: Table, size: str, setup: Setup, device: torch.device, runs: int) -> None:
     """Measure one row unless the table has it, and print it."""
     arguments = " ".join(f"{name}={value}" for name, value in setup.arguments.items())
-    named = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    key = dict(zip(KEY, (size, setup.protocol, arguments, setup.dataset.name, named), strict=True))
+    key = dict(zip(KEY, (size, setup.protocol, arguments, setup.dataset.name, named(device)), strict=True))
     if not table.has(key):
         table.add({**key, **measure(setup, device, runs)})
         print(*(f"{name}={value}" for name, value in table.rows()[-1].items()), flush=True)
@@ -76,12 +85,11 @@ def measure(setup: Setup, device: torch.device, runs: int) -> dict[str, str]:
         times.append(time.perf_counter() - started)
         accuracy = trained.client_mean
     counted = times[1:]
-    peak = torch.cuda.max_memory_allocated(device) / 1e9 if device.type == "cuda" else None
     return {
         "seconds": f"{statistics.median(counted):.3f}",
         "lowest": f"{min(counted):.3f}",
         "highest": f"{max(counted):.3f}",
         "runs": str(runs),
         "accuracy": f"{accuracy:.3f}",
-        "peak_gpu_gb": "" if peak is None else f"{peak:.2f}",
+        "peak_gpu_gb": peak_gigabytes(device),
     }

@@ -1,5 +1,6 @@
 """FedGCN trained on a drawn graph, by default of ogbn-products' size: 2.4 million nodes, 61.9 million undirected edges,
-100 features, 47 classes, its shares of training, validation and test nodes, 10 clients; 10 rounds, full batch.
+100 features, 47 classes, its shares of training, validation and test nodes, 10 clients; 10 rounds, full batch, once on
+each device that is asked for.
 
 Nothing is recorded. Every number of hops is measured in a process of its own, whose peak memory is its row's, the
 drawing of the graph included. On a random graph almost every node is a neighbour of every client: no real graph asks
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from bench.cost.devices import named, peak_gigabytes
 from bench.cost.sums import random_graph
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import DefenseSession
@@ -25,8 +27,16 @@ from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 from fglaudit.wire.channel import RecordingChannel
 
-KEY = ("nodes", "edges", "features", "classes", "clients", "rounds", "hops", "threads")
-VALUES = ("seconds_drawing", "seconds_before", "seconds_per_round", "cpu_seconds_training", "accuracy", "peak_rss_gb")
+KEY = ("nodes", "edges", "features", "classes", "clients", "rounds", "hops", "threads", "device")
+VALUES = (
+    "seconds_drawing",
+    "seconds_before",
+    "seconds_per_round",
+    "cpu_seconds_training",
+    "accuracy",
+    "peak_rss_gb",
+    "peak_gpu_gb",
+)
 SHARES = (0.0803, 0.0161)
 """Training and validation nodes of ogbn-products; the others are its test nodes."""
 
@@ -43,15 +53,15 @@ class Size:
     rounds: int = 10
 
 
-def run(results: Path, size: Size, most_hops: int) -> None:
+def run(results: Path, size: Size, most_hops: int, device: torch.device) -> None:
     """Measure 0 to ``most_hops`` hops, each once; rows go to ``results/large_training.csv``."""
     table = Table(results / "large_training.csv", KEY, VALUES)
     threads = torch.get_num_threads()
     for hops in range(most_hops + 1):
-        key = {**dataclasses.asdict(size), "hops": hops, "threads": threads}
+        key = {**dataclasses.asdict(size), "hops": hops, "threads": threads, "device": named(device)}
         if not table.has(key):
             with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-                table.add({**key, **process.submit(measure, size, hops, threads).result()})
+                table.add({**key, **process.submit(measure, size, hops, threads, device).result()})
             print(*(f"{name}={value}" for name, value in table.rows()[-1].items()), flush=True)
 
 
@@ -68,7 +78,7 @@ def labelled_graph(size: Size) -> FederatedGraph:
     return dataclasses.replace(graph, y=y, train=train, val=val, test=test, num_classes=size.classes)
 
 
-def measure(size: Size, hops: int, threads: int) -> dict[str, str]:
+def measure(size: Size, hops: int, threads: int, device: torch.device) -> dict[str, str]:
     """Return the figures of one training."""
     torch.set_num_threads(threads)
     started = time.perf_counter()
@@ -82,7 +92,7 @@ def measure(size: Size, hops: int, threads: int) -> dict[str, str]:
         progress=lambda *_: ended.append(time.perf_counter()),
     )
     protocol = FedGCN(hops=hops, rounds=size.rounds)
-    trained = protocol.train(graph, channel, rng=derive(0, "train"), device=torch.device("cpu"))
+    trained = protocol.train(graph, channel, rng=derive(0, "train"), device=device)
     each = (ended[-1] - ended[0]) / (len(ended) - 1) if len(ended) > 1 else ended[0] - drawn
     return {
         "seconds_drawing": f"{drawn - started:.1f}",
@@ -91,4 +101,5 @@ def measure(size: Size, hops: int, threads: int) -> dict[str, str]:
         "cpu_seconds_training": f"{time.process_time() - cpu:.1f}",
         "accuracy": f"{trained.whole_test_set:.4f}",
         "peak_rss_gb": f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9:.2f}",
+        "peak_gpu_gb": peak_gigabytes(device),
     }

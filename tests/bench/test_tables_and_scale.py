@@ -54,7 +54,7 @@ def test_large_training_splits_its_nodes_and_names_its_costs(monkeypatch: pytest
     masks = [torch.cat(parts) for parts in (graph.train, graph.val, graph.test)]
     assert torch.equal(torch.stack(masks).sum(0), torch.ones(600, dtype=torch.long))
     assert 0.03 < masks[0].float().mean() < 0.13
-    figures = large.measure(size, hops, threads=1)
+    figures = large.measure(size, hops, threads=1, device=torch.device("cpu"))
     assert set(figures) == set(large.VALUES)
     assert float(figures["seconds_per_round"]) >= 0 and float(figures["peak_rss_gb"]) > 0
     assert 0.2 < float(figures["accuracy"]) < 1
