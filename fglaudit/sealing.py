@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
+from fglaudit.sparse_tensors import coo
 
 
 class SealedRows(ABC):
@@ -121,9 +122,7 @@ def _refusal(operation: str) -> FglauditError:
 
 
 def _sparse(rows: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
-    return torch.sparse_coo_tensor(
-        torch.stack([rows.cpu(), columns.cpu()]), values.double().cpu(), shape, check_invariants=False
-    ).coalesce()
+    return coo(torch.stack([rows.cpu(), columns.cpu()]), values.double().cpu(), shape).coalesce()
 
 
 def _count(t: SealedTensor) -> int:

@@ -23,8 +23,9 @@ from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_edges, own_nodes, sees_deliveries
 from fglaudit.adversary.public_rules import same_neighborhoods
-from fglaudit.nn.sparse import csr, row_starts
+from fglaudit.nn.sparse import row_starts
 from fglaudit.payloads import ClassReports, HopSums
+from fglaudit.sparse_tensors import csr
 from fglaudit.structure import SpreadReports
 from fglaudit.view import View
 

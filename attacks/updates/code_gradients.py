@@ -29,8 +29,9 @@ from fglaudit.attacks.updates.sparse_rows import sparse_rows
 from fglaudit.facts import GRADIENTS, Additive
 from fglaudit.federated.home_head import joined
 from fglaudit.nn.codes import public_codes
-from fglaudit.nn.sparse import csr, row_starts
+from fglaudit.nn.sparse import row_starts
 from fglaudit.payloads import ModelUpdate
+from fglaudit.sparse_tensors import csr
 from fglaudit.structure import Codes
 from fglaudit.view import View
 

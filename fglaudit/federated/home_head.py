@@ -17,9 +17,10 @@ from fglaudit.federated.problem import Problem, Targets, gather_features
 from fglaudit.federated.training import LocalSettings
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Channel, Trained
-from fglaudit.nn.sparse import csr, row_starts
+from fglaudit.nn.sparse import row_starts
 from fglaudit.nn.weights import Layout, gcn_layout, glorot
 from fglaudit.rng import split
+from fglaudit.sparse_tensors import csr
 
 OWN_ROW, OWN_SUBGRAPH, NO_FEATURES = "own-row", "own-subgraph", "none"
 AT_HOME = (OWN_ROW, OWN_SUBGRAPH, NO_FEATURES)

@@ -19,8 +19,9 @@ from torch import Tensor
 from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.federated.sending import from_server, to_server
 from fglaudit.interfaces import Channel
-from fglaudit.nn.sparse import csr, row_starts
+from fglaudit.nn.sparse import row_starts
 from fglaudit.payloads import ClassReports, HopSums, Payload
+from fglaudit.sparse_tensors import csr
 
 Made = Callable[[Tensor, Tensor], Payload]
 """Makes a payload of node ids [rows] and rows [rows, D]: ``HopSums`` or ``ClassReports``."""

@@ -19,8 +19,9 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from fglaudit.federated.neighborhood import KeptEdges
-from fglaudit.nn.sparse import csr, product, row_starts
+from fglaudit.nn.sparse import product, row_starts
 from fglaudit.sealing import SealedTensor
+from fglaudit.sparse_tensors import csr
 
 BUCKET_BYTES = 2**30
 BLOCK_ENTRIES = 2**20

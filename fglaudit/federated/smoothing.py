@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.nn.sparse import csr
+from fglaudit.sparse_tensors import csr
 
 
 def propagated(rows: Tensor, edges: KeptEdges, hops: int) -> Tensor:

@@ -20,6 +20,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.he.codec import Codec
 from fglaudit.he.layout import Layout
 from fglaudit.sealing import SealedRows
+from fglaudit.sparse_tensors import coo
 
 
 @dataclass(frozen=True)
@@ -110,11 +111,7 @@ class PackedRows(SealedRows):
         )
         at = torch.arange(count)
         pairs = torch.stack([at.repeat(2), torch.arange(2 * count)])
-        return both.combine(
-            torch.sparse_coo_tensor(
-                pairs, torch.ones(2 * count, dtype=torch.double), (count, 2 * count), check_invariants=False
-            ).coalesce()
-        )
+        return both.combine(coo(pairs, torch.ones(2 * count, dtype=torch.double), (count, 2 * count)).coalesce())
 
     def _total(self, bundles: list[Bundle]) -> Bundle:
         """Add ``bundles`` up, ciphertext by ciphertext, as the server does."""

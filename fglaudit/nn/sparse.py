@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-
-def csr(start: Tensor, columns: Tensor, values: Tensor, num_columns: int) -> Tensor:
-    """Return a torch CSR tensor [R, num_columns] from row offsets [R + 1], columns [e] and values [e]."""
-    if max(num_columns, len(columns)) < 2**31:  # the libraries' own type: others are converted in every product
-        start, columns = start.int(), columns.int()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        return torch.sparse_csr_tensor(start, columns, values, (len(start) - 1, num_columns), check_invariants=False)
+from fglaudit.sparse_tensors import csr
 
 
 def row_starts(rows: Tensor, num_rows: int) -> Tensor:

@@ -16,7 +16,8 @@ from torch.nn import functional
 
 from fglaudit.errors import require_least
 from fglaudit.nn.graph_transformer import Dropout, Neighborhood, Weights, linear
-from fglaudit.nn.sparse import SparseMatrix, csr
+from fglaudit.nn.sparse import SparseMatrix
+from fglaudit.sparse_tensors import csr
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from torch import Tensor
 from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.federated.sending import send
 from fglaudit.interfaces import Channel
-from fglaudit.nn.sparse import SparseMatrix, csr
+from fglaudit.nn.sparse import SparseMatrix
 from fglaudit.payloads import Payload
+from fglaudit.sparse_tensors import csr
 
 Made = Callable[[Tensor, Tensor], Payload]
 """Makes a payload of node ids [rows] and values [rows, D]."""

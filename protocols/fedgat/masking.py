@@ -23,6 +23,7 @@ from torch import Tensor
 from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.payloads import MaskedMatrices, MaskedVectors
 from fglaudit.sealing import SealedTensor
+from fglaudit.sparse_tensors import coo
 
 BATCH_BYTES = 2**28
 """Most bytes of masked messages in memory at once, copies for several receivers not counted."""
@@ -192,9 +193,7 @@ def sealed_matrices(nodes: Tensor, x: SealedTensor, source: Tensor, rng: torch.G
         target = torch.arange(count * lines).view(count, 1, lines).expand_as(coefficients)
         column = rows.cpu().unsqueeze(2).expand_as(coefficients)
         index = torch.stack([target.flatten(), column.flatten()])
-        weights = torch.sparse_coo_tensor(
-            index, coefficients.flatten(), (count * lines, len(x)), check_invariants=False
-        )
+        weights = coo(index, coefficients.flatten(), (count * lines, len(x)))
         mixed: Tensor = weights @ x
         return mixed.view(count, lines, features)
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.errors import require_known, require_least
-from fglaudit.nn.sparse import csr
+from fglaudit.sparse_tensors import csr
 
 OPTIMIZERS = ("adam", "sgd")
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import torch
 
-from fglaudit.nn.sparse import SparseMatrix, csr, product
+from fglaudit.nn.sparse import SparseMatrix, product
+from fglaudit.sparse_tensors import csr
 
 
 def test_entries_in_any_order_and_their_gradient() -> None:
@@ -45,3 +49,12 @@ def test_a_product_does_not_read_the_memory_that_it_is_written_to() -> None:
 
     stained = torch.ones(3, 4).as_subclass(Stained)
     assert torch.equal(product(matrix, stained).as_subclass(torch.Tensor), torch.tensor([[2.0] * 4, [0.0] * 4]))
+
+
+def test_the_first_sparse_tensors_come_without_a_warning() -> None:
+    """In a process of its own: torch gives each of its warnings once."""
+    made = "csr(one - 1, one[:1] - 1, one[:1], 1); coo(one.view(2, 1) - 1, one[:1].float(), (1, 1))"
+    begin = "import warnings, torch; from fglaudit.sparse_tensors import coo, csr; warnings.simplefilter('error')"
+    code = f"{begin}; one = torch.ones(2, dtype=torch.long); {made}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
