@@ -79,6 +79,10 @@ def last_row_bare(x: Tensor, rng: torch.Generator) -> Tensor:
     return torch.cat([gaussian(x.sum(0), rng), x[-1]])
 
 
+def fourth_row_bare(x: Tensor, rng: torch.Generator) -> Tensor:
+    return torch.cat([gaussian(x.sum(0), rng), x[3]])
+
+
 def clipped_at_the_longest(x: Tensor, rng: torch.Generator) -> Tensor:
     return gaussian(x.sum(0), rng, SIGMA * float(x.norm(dim=1).max()))
 
@@ -185,6 +189,7 @@ def test_honest_ones_are_not_refuted(made: Callable[..., Any], promise: Promise,
         (one_of_few_seeds, GAUSSIAN, FEW),
         (short_rows_bare, GAUSSIAN, FEW),
         (last_row_bare, GAUSSIAN, SUMMED),
+        (fourth_row_bare, GAUSSIAN, SUMMED),
         (clipped_at_the_longest, GAUSSIAN, SUMMED),
         (clipped_at_the_median, GAUSSIAN, SUMMED),
         (keys_that_are_there, Promise(1.0), VOTES),

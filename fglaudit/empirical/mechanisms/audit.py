@@ -29,6 +29,7 @@ from fglaudit.empirical.estimates.curve_test import (
 )
 from fglaudit.empirical.estimates.gdp import gdp
 from fglaudit.empirical.mechanisms.calls import AuditedMechanism
+from fglaudit.empirical.mechanisms.exposed_row import exposed_row
 from fglaudit.empirical.mechanisms.guesses import TESTS, guesses
 from fglaudit.empirical.mechanisms.inputs import Inputs, Neighbors
 from fglaudit.errors import FglauditError
@@ -165,7 +166,8 @@ def audit_mechanism(
             f"there is at least 1 release, and {4 * MIN_REPLAYS} replays; got {releases} and {replays}; use e.g."
             " --releases 1 --replays 4000"
         )
-    pairs = inputs.pairs(derive(seed, "mechanism", "inputs"))
+    exposed = exposed_row(mechanism, inputs, derive(seed, "mechanism", "exposed row"))
+    pairs = inputs.pairs(derive(seed, "mechanism", "inputs"), exposed)
     curve = Curve.of(promise.curve)
     level = REFUTED_AT / (TESTS * len(pairs))
     copies = replays or _wanted(promise, level)
@@ -213,7 +215,8 @@ def _tests(
     for number, pair in enumerate(pairs):
         progress(f"{number + 1} of {len(pairs)}: {pair.name}; 2 x {copies} replays")
         rng = derive(seed, "mechanism", "replays", number)
-        present, absent = (mechanism.replays(given, copies, releases, rng) for given in (pair.present, pair.absent))
+        worlds = ([given] * copies for given in (pair.present, pair.absent))
+        present, absent = (mechanism.replays(inputs, releases, rng) for inputs in worlds)
         for name, there, gone in guesses(present, absent, pair, seed):
             if bool((there == there[0]).all()) and bool((gone == there[0]).all()):
                 continue

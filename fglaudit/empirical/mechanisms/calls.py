@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -65,8 +65,8 @@ class AuditedMechanism:
         places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         return len(places) > 1
 
-    def replays(self, given: Tensor, copies: int, releases: int, rng: torch.Generator) -> Seen:
-        """Return what ``copies`` independent replays of ``releases`` calls each answer to ``given``.
+    def replays(self, inputs: Sequence[Tensor], releases: int, rng: torch.Generator) -> Seen:
+        """Return what independent replays of ``releases`` calls each answer, one to each of ``inputs``.
 
         Raises:
             FglauditError: if it raises, or answers with something that holds no numbers.
@@ -79,7 +79,7 @@ class AuditedMechanism:
         more = (generator,) if self.takes_generator() else ()
         answers: list[list[Tensor]] = []
         floating = 0
-        for _ in range(copies):
+        for given in inputs:
             answer = self._made()
             released: list[Tensor] = []
             for _ in range(releases):
@@ -90,7 +90,7 @@ class AuditedMechanism:
         lengths = torch.tensor([[len(one) for one in released] for released in answers])
         flat = [one.double() for released in answers for one in released]
         padded = torch.nn.utils.rnn.pad_sequence(flat, batch_first=True)
-        return Seen(padded.reshape(copies, releases, -1), lengths, floating)
+        return Seen(padded.reshape(len(inputs), releases, -1), lengths, floating)
 
     def _made(self) -> Callable[..., Any]:
         made: Any = self.made

@@ -113,10 +113,14 @@ class Inputs:
                 f"--any-length is about real rows, others have no length; got --values {self.values}; leave it out"
             )
 
-    def pairs(self, rng: torch.Generator) -> list[Neighbors]:
+    def records(self, rng: torch.Generator) -> list[Neighbors]:
+        """Return pairs of records, one of which takes the other's place; ``rng`` draws entries."""
+        return {Values.CLASS: self._classes, Values.BINARY: self._binary, Values.REAL: self._real}[self.values](rng)
+
+    def pairs(self, rng: torch.Generator, exposed: int = 0) -> list[Neighbors]:
         """Return pairs of neighbours; ``rng`` draws entries and other records. Where there are several rows, the one
-        that changes is the first, the last or in the middle, in turn."""
-        records = {Values.CLASS: self._classes, Values.BINARY: self._binary, Values.REAL: self._real}[self.values](rng)
+        that changes is the first, the last or the one that is ``exposed``, in turn."""
+        records = self.records(rng)
         if self.rows == 1:
             return records
         placed = [(record, self._others(rng)) for record in records]
@@ -124,7 +128,7 @@ class Inputs:
             (Neighbors(f"{records[-1].name}, {words}", records[-1].present, records[-1].absent), others)
             for words, others in self._special_others(rng)
         ]
-        places = (0, self.rows - 1, self.rows // 2)
+        places = (0, self.rows - 1, exposed)
         return [self._among(record, others, places[n % 3]) for n, (record, others) in enumerate(placed)]
 
     def _classes(self, _: torch.Generator) -> list[Neighbors]:
