@@ -120,6 +120,8 @@ class GlobalNodeLabels(Attack):
             error += (classes.spread / classes.rows + sampled) / count
         slope = slope.clamp(min=_LEAST_SLOPE)
         measured, variance = place + off / slope, error + rest / slope.square()
+        # Equal rows in every class leave the rounding of uploads as the only error.
+        variance = variance.clamp(min=torch.finfo(torch.float32).eps ** 2 * float(measured.square().mean().item()))
         result = fit_distributions(design, measured, variance, classes.shares)
         if classes.randomness > 0 or std > 0:
             # What is left over shows how far the assumed errors are too small: nodes count unequally often,

@@ -101,6 +101,8 @@ def _by_length(
 
 
 def typical_length(view: View, own: ClientGraph) -> Tensor:
-    """Return the median length of the rows the observer knows, 1 without any."""
+    """Return the median length of the rows the observer knows that are not all zeros, which show no length; 1 without
+    any."""
     known = torch.cat([own.x.flatten(0, -2), view.auxiliary.x.flatten(0, -2).to(own.x)]).float().norm(dim=1)
+    known = known[known > 0]
     return known.median() if len(known) else torch.ones(())

@@ -6,8 +6,8 @@ propagations a user's gradient is that of the labelled users around it, whose cl
 that knows some users' labels classifies the others by the directions of their gradients, whether it reads a latent or
 not. BlindSage matches gradients without a known label; classes would then have no names.
 
-The number of rounds averaged, the first ones, is the one that predicts left-out known labels best. Label propagation
-from the known labels, the control, is added in log odds. A regulariser between neighbours (nFedGNN's ``smoothness``)
+How many rounds are averaged, the first ones, is learned from left-out known labels. Label propagation from the known
+labels, the control, is added in log odds. A regulariser between neighbours (nFedGNN's ``smoothness``)
 adds differences of latents to every gradient, and a large one drowns the labels. Users see their own gradients alone.
 """
 
@@ -22,7 +22,6 @@ from torch.nn.functional import normalize
 
 from fglaudit.adversary.known_labels import known_labels
 from fglaudit.attacks.latents.label_guess import label_guess
-from fglaudit.attacks.latents.label_scores import SHARPNESS, label_scores
 from fglaudit.attacks.latents.latent_rounds import latent_rounds, missing_latents
 from fglaudit.attacks.latents.modelled_facts import alike_for_all
 from fglaudit.attacks.latents.planting import plant_labels
@@ -56,22 +55,15 @@ class GradientLabels(Attack):
             return "the observer saw no LatentGradients"
         if missing := missing_latents(view):
             return missing
-        if len(view.known_rows().nodes) + len(view.labels.nodes) < 2:
+        if len(torch.unique(known_labels(view)[0])) < 2:
             return "the observer knows no labels to learn from"
         return None
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
-        nodes, y = known_labels(view)
         rounds = latent_rounds(view, torch.arange(view.public.num_nodes), _ROUNDS[-1])
         directions = normalize(rounds.gradients.to(device).double(), dim=2)
         taken = rounds.present.to(device).cumsum(0)[..., None]  # users who are not sampled get no gradient
-        found = [
-            label_scores(
-                _standardised(_first_mean(directions, taken, most)), nodes, y, view.public.num_classes, SHARPNESS
-            )
-            for most in _ROUNDS
-        ]
-        return label_guess(view, found, nodes)
+        return label_guess(view, [_standardised(_first_mean(directions, taken, most)) for most in _ROUNDS])
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant users without edges, all labelled, of whom those of a class have one row."""

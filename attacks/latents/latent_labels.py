@@ -5,9 +5,8 @@ last rounds, spreads them over the edges that the observer knows, and fits a rid
 Label propagation from the same labels, which needs no messages and is the control, is added in log odds: the advantage
 is what the latents add.
 
-Where a defense alters latents or rows, the number of rounds averaged (more under noise) and the weight of the
-classifier's scores are those that predict left-out known labels best; where the latents predict nothing, label
-propagation alone remains.
+How many rounds are averaged (more under noise) and what the classifier's scores weigh is learned from left-out known
+labels; where the latents predict nothing, label propagation alone remains.
 """
 
 from __future__ import annotations
@@ -21,13 +20,11 @@ from torch import Tensor
 from fglaudit.adversary.known_graph import known_edges
 from fglaudit.adversary.known_labels import known_labels
 from fglaudit.adversary.modelled import about
-from fglaudit.adversary.public_rules import stated
 from fglaudit.attacks.latents.label_guess import label_guess
-from fglaudit.attacks.latents.label_scores import SHARPNESS, label_scores
 from fglaudit.attacks.latents.latent_rounds import LatentRounds, latent_rounds, missing_latents
 from fglaudit.attacks.latents.modelled_facts import alike_for_all
 from fglaudit.attacks.latents.planting import plant_labels
-from fglaudit.facts import ROWS, Absent, Additive, Fact, Randomised
+from fglaudit.facts import Absent, Additive, Fact, Randomised
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import Latents, Payload
 from fglaudit.view import View
@@ -54,20 +51,13 @@ class LatentLabels(Attack):
     def unsupported(self, view: View) -> str | None:
         if missing := missing_latents(view):
             return missing
-        if len(view.labels.nodes) + len(view.known_rows().nodes) < 2:
+        if len(torch.unique(known_labels(view)[0])) < 2:
             return "the observer knows no labels to learn from"
         return None
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
-        nodes, y = known_labels(view)
         rounds = latent_rounds(view, torch.arange(view.public.num_nodes))
-        plain = not stated(view, Latents) and not any(fact.target == ROWS for fact in view.public.facts)
-        lates, scales = (_LATE[:1], SHARPNESS[-1:]) if plain else (_LATE, SHARPNESS)
-        found = [
-            label_scores(_smoothed(view, rounds, late).to(device), nodes, y, view.public.num_classes, scales)
-            for late in lates
-        ]
-        return label_guess(view, found, nodes)
+        return label_guess(view, [_smoothed(view, rounds, late).to(device) for late in _LATE])
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_labels(view, rng)

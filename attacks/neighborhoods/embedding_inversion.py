@@ -11,6 +11,7 @@ from the result.
 A public rule that drops small cross-client neighbourhoods is allowed for as far as the observer knows its effect: with
 enough neighbours at the observer's client a node kept them all; one whose neighbours are all there, and too few, lost
 them all. Other rows are not claimed under such a rule, and none where a defense changes the rows themselves.
+Real-valued rows are claimed where there are equations for every entry; with fewer the prior fills in the rest.
 
 A node whose neighbours are all the observer's has q = 1: the sum is its own row, and discrete rows come out exact. For
 q > 1 the row is one of q in a sum; the estimate is the mean share, which names the features of the whole neighbourhood.
@@ -109,11 +110,12 @@ class EmbeddingInversion(Attack):
         sure = (lost | (ours >= fewest) | (fewest == 1)) & rows_unaltered(view)
         discrete = view.public.features is not FeatureKind.REAL
         problem = _Problem(equations, known.x.double().to(device), pairs.to(device), missing.to(device))
-        rows = self._solve(problem, discrete).cpu()
-        alone = (missing == 1) & sure
-        if discrete:
-            bits = as_bits(rows).float()
-            alone &= problem.repeats((bits / bits.norm(dim=1, keepdim=True).clamp(min=1)).double().to(device)).cpu()
+        system = _System.of(equations.weight, problem.known.var(0) + 1e-5)
+        rows = self._solve(problem, system, discrete).cpu()
+        alone = (missing == 1) & sure & (discrete or system.determines)
+        bits = as_bits(rows).float()
+        sent = bits / bits.norm(dim=1, keepdim=True).clamp(min=1) if discrete else rows
+        alone &= problem.repeats(sent.double().to(device)).cpu()
         rows = to_levels(view, rows, nodes, torch.zeros(len(rows)), unit_ball=True)
         foreign = ~torch.isin(nodes, known.nodes)
         return Reconstruction(rows.float()[foreign], nodes[foreign], (1 / missing)[foreign], claimed=alone[foreign])
@@ -121,11 +123,10 @@ class EmbeddingInversion(Attack):
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_lone_embeddings(view, rng, self.rounds)
 
-    def _solve(self, problem: _Problem, sparse: bool) -> Tensor:
+    def _solve(self, problem: _Problem, system: _System, sparse: bool) -> Tensor:
         """Return the mean of the missing rows [J, F]; ``sparse``: they have few non-zero entries."""
         known, missing, count = problem.known, problem.missing, problem.missing.double()[:, None]
-        mean, variance = known.mean(0), known.var(0) + 1e-5
-        system = _System.of(problem.equations.weight, variance)
+        mean = known.mean(0)
         expected = float((known != 0).sum(1).double().mean().item())
         rows = mean.expand(len(count), -1)
         for _ in range(1 + self.refinements):
@@ -197,6 +198,11 @@ class _System:
     project: Tensor
     precision: Tensor
     variance: Tensor
+
+    @property
+    def determines(self) -> bool:
+        """Whether the values determine every entry of a row whatever it holds."""
+        return self.directions.shape[0] == self.directions.shape[1]
 
     @staticmethod
     def of(weight: Tensor, variance: Tensor) -> _System:

@@ -25,6 +25,8 @@ from fglaudit.payloads import Embeddings, MaskedMatrices, MaskedVectors, ModelUp
 from fglaudit.view import View
 
 _NUMBERS_AT_ONCE = 1 << 24
+_NOTHING = 1e-18
+"""Sum of squared lengths below which all rows of a neighbourhood are zero: what float32 leaves of masks is below it."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,10 @@ class Evaluator(ABC):
     @abstractmethod
     def moments(self, operators: Tensor) -> tuple[Tensor, Tensor]:
         """Return the moments of orders 1 and 2, each [P, q, F]."""
+
+    @abstractmethod
+    def energy(self) -> Tensor:
+        """Return ``sum_j |h_j|^2`` [P]."""
 
     @abstractmethod
     def center(self) -> Tensor:
@@ -102,6 +108,9 @@ class _Matrices(Evaluator):
         twice = torch.einsum("pqa,pqab->pqb", once, operators)
         return once @ self.k2, twice @ self.k2
 
+    def energy(self) -> Tensor:
+        return self.k2.square().sum((1, 2)) / 2
+
     def center(self) -> Tensor:
         k1 = self.k1.to(self.m1)
         return ((self.m1 @ k1[:, None, :, None]).squeeze(3) @ k1[..., None]).squeeze(2).double() / self.size
@@ -134,6 +143,9 @@ class _Vectors(Evaluator):
 
     def moments(self, operators: Tensor) -> tuple[Tensor, Tensor]:
         return operators @ self.k1 / 2, operators.square() @ self.k1 / 2  # every u_j has two ones
+
+    def energy(self) -> Tensor:
+        return (self.columns * self.k1).sum((1, 2)) / 2
 
     def center(self) -> Tensor:
         return (self.k3[:, None] @ self.own).squeeze(1) / (2 * self.size)
@@ -181,8 +193,22 @@ class MomentAttack(Attack):
         return missing_messages(view, MaskedMatrices, MaskedVectors)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
-        parts = [self.recover(view, nodes, evaluator, rng) for nodes, evaluator in evaluators(view, device)]
+        parts = [part for each in evaluators(view, device) for part in self._parts(view, *each, rng)]
         return assign_rows(view, NeighborhoodRows.join(parts, view.public.num_features), rng)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_masked_pairs(view, rng, masked_payload(view))
+
+    def _parts(
+        self, view: View, nodes: Tensor, evaluator: Evaluator, rng: torch.Generator
+    ) -> Iterator[NeighborhoodRows]:
+        """Yield the rows of ``nodes`` [P]. Neighbourhoods whose rows are all zero have no moments to be solved: those
+        of rounding errors would fit rows of any length."""
+        nothing = evaluator.energy() <= _NOTHING
+        filled, empty = (mask.nonzero().squeeze(1) for mask in (~nothing, nothing))
+        if len(filled):
+            yield self.recover(view, nodes[filled.cpu()], evaluator.at(filled), rng)
+        if len(empty):
+            rows = torch.zeros(len(empty), evaluator.size, view.public.num_features)
+            exact = torch.zeros(rows.shape[:2])
+            yield NeighborhoodRows.of(nodes[empty.cpu()], rows, exact == 0, exact, evaluator.at(empty).center().cpu())

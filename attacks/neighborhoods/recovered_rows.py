@@ -18,6 +18,8 @@ from fglaudit.payloads import Payload, RawFeatures
 from fglaudit.structure import Attention
 from fglaudit.view import View
 
+_LONGER = 1e-3
+"""By how much a row without noise may be longer than 1 through rounding."""
 _OWN = 1e-2
 """Largest distance of the row in M1 from the recovered one, relative to the largest norm in the neighbourhood."""
 
@@ -48,6 +50,8 @@ class NeighborhoodRows:
     def of(nodes: Tensor, rows: Tensor, sure: Tensor, std: Tensor, center: Tensor) -> NeighborhoodRows:
         """Return equally large neighbourhoods, moved to the CPU.
 
+        No row in a message is longer than 1: one that was found so without noise is cut down to it, and is not sure.
+
         Args:
             nodes: [P].
             rows: [P, b, F].
@@ -57,6 +61,12 @@ class NeighborhoodRows:
         count, size, _ = rows.shape
         if count * size == 0:
             return NeighborhoodRows.join((), rows.shape[2])
+        length = torch.where(std.to(rows) > 0, 0.0, rows.norm(dim=2))
+        long = length > 1 + _LONGER
+        rows, sure = (
+            torch.where(long[..., None], rows / length.clamp(min=1)[..., None], rows),
+            sure & ~long.to(sure.device),
+        )
         group = torch.arange(count).repeat_interleave(size)
         distance, place = (rows - center[:, None].to(rows)).norm(dim=2).min(1)
         near = (distance <= _OWN * rows.norm(dim=2).amax(1)) | (std > 0).any(1).to(rows.device)

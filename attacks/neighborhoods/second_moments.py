@@ -125,8 +125,7 @@ def _misfit(rows: Tensor, probes: Tensor, first: Tensor, second: Tensor) -> Tens
         (power @ rows - moment).abs().amax((1, 2)) / moment.abs().amax((1, 2)).clamp(min=1e-30)
         for power, moment in ((product, first), (product.square(), second))
     ]
-    nothing = first.abs().amax((1, 2)) < 1e-12
-    return torch.where(nothing, 0.0, torch.maximum(*errors))
+    return torch.maximum(*errors)
 
 
 def _by_higher_orders(evaluator: Evaluator, basis: Tensor, alpha: Tensor, depth: int) -> Tensor:

@@ -2,6 +2,7 @@
 nobody's.
 
 A row's direction is right where its cosine with the truth exceeds 0.9999 in absolute value, whoever it was assigned to.
+A row of zeros has no direction to be found; claimed, it is false unless somebody has such a row.
 Real-valued rows are often found up to a factor only, or without knowing whose they are; these two figures say so
 separately from the exact rate.
 """
@@ -63,12 +64,14 @@ def check_claims(result: Reconstruction, game: Game, view: View) -> Claims:
     rows = _directions(result.rows[asserted])
     truth, known = _directions(game.truth), _directions(view.known_rows().x.to(game.truth))
     found = torch.zeros(len(truth), dtype=torch.bool)
+    empty = bool((~truth.any(1)).any()) or bool((~known.any(1)).any())
     wrong = 0
     for part in torch.split(rows, _CHUNK):
         same = (part @ truth.T).abs() > SAME_DIRECTION
         found |= same.any(0)
         known_already = ((part @ known.T).abs() > SAME_DIRECTION).any(1)
-        wrong += int((~same.any(1) & ~known_already).sum().item())
+        right = same.any(1) | known_already | (~part.any(1) & empty)
+        wrong += int((~right).sum().item())
     return Claims(found, None if result.claimed is None else len(rows), wrong)
 
 

@@ -80,7 +80,7 @@ def score_rows(rows: Tensor, present: Tensor, truth: Tensor, kind: FeatureKind) 
     error = (rows - truth).norm(dim=1)
     return RowScores(
         exact_rate=(whole & present).float(),
-        cosine=torch.where(product > 0, (rows * truth).sum(1) / product.clamp(min=1e-30), 0.0),
+        cosine=torch.where(product > 0, (rows * truth).sum(1) / product.clamp(min=1e-30), 0.0).clamp(-1, 1),
         f1=torch.where(size > 0, 2 * hits / size.clamp(min=1), present.float()),
         relative_error=torch.where(norm > 0, error / norm.clamp(min=1e-30), error),
     )
