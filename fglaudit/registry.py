@@ -82,6 +82,11 @@ def target(kind: str, name: str) -> str:
     if name.partition(":")[0] in sys.modules:  # a class of a program that is running: see :func:`reference`
         return name
     refuse_without_class(name)
+    if kind == "attack" and name == "all":
+        raise FglauditError(
+            "no single attack is called 'all'; got that name; write attacks: all without brackets (fglaudit attack"
+            " takes names alone)"
+        )
     raise unknown(kind, name, names(kind))
 
 
@@ -178,8 +183,8 @@ def stand_in(kind: str, name: str, arguments: Mapping[str, Any], where: str = ""
 
 
 def is_stand_in(plugin: Any) -> bool:
-    """Return whether ``plugin`` comes from :func:`stand_in`."""
-    return isinstance(plugin, _Unread)
+    """Return whether ``plugin`` comes from :func:`stand_in`, or is a stack with such a part."""
+    return isinstance(plugin, _Unread) or any(map(is_stand_in, getattr(plugin, "parts", ())))
 
 
 def build(kind: str, name: str, arguments: Mapping[str, Any], where: str = "") -> Any:

@@ -18,11 +18,9 @@ from typing import ClassVar
 import torch
 from torch.nn import functional
 
-from fglaudit.adversary.known_graph import own_nodes
-from fglaudit.adversary.planting import planted_graph
 from fglaudit.adversary.uploads.held import check_rounds, missing_uploads, sending_clients, sent_models, unknown_changes
 from fglaudit.attacks.models.likelihood_ratio import log_chance
-from fglaudit.attacks.models.planting import LEARNED, learned_view
+from fglaudit.attacks.models.planting import LEARNED, taught_view, without_edges
 from fglaudit.attacks.models.shadow_federations import KnownGraph, evaluated, unknown_models
 from fglaudit.facts import ROWS, Fact, is_built_in
 from fglaudit.graph import FeatureKind
@@ -81,8 +79,7 @@ class ClientGains(Attack):
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant nodes with words of their own, all in training, at clients that learn their labels by heart."""
         rng, public = split(rng, "plant"), view.public
-        bare, _ = planted_graph(view, torch.empty(2, 0, dtype=torch.long), inner_edges=False)
-        others = (~own_nodes(view)).nonzero().squeeze(1)
+        bare, others = without_edges(view)
         chosen = others[torch.randperm(len(others), generator=rng)]
         chosen = chosen[: min(_PLANTED_EACH * public.num_clients, max(1, public.num_features // 2))]
         words = torch.arange(public.num_features) % len(chosen)
@@ -93,11 +90,7 @@ class ClientGains(Attack):
         y[chosen] = torch.arange(len(chosen)) % public.num_classes
         bare = dataclasses.replace(bare, auxiliary=Auxiliary(others, x[others], y[others]))
         graph = KnownGraph.of(bare, split(rng, "known graph"))
-        members = torch.zeros(public.num_nodes, dtype=torch.bool)
-        members[chosen] = True
-        members[graph.own_training] = True
-        federation = graph.federation(bare, members, split(rng, "owners"))
-        planted = learned_view(bare, federation, rng, {**LEARNED, "rounds": _PLANTED_ROUNDS})
+        planted, federation = taught_view(bare, graph, chosen, rng, {**LEARNED, "rounds": _PLANTED_ROUNDS})
         clients = sending_clients(planted, ModelUpdate)
         held = torch.stack([torch.isin(chosen, federation.clients[k]) for k in clients.tolist()])
         return Planted(planted, held.double().flatten(), torch.cartesian_prod(clients, chosen))

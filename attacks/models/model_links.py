@@ -16,9 +16,8 @@ import torch
 
 from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.modelled import decides
-from fglaudit.adversary.planting import planted_graph
 from fglaudit.attacks.models.link_scores import directions, likely_pairs
-from fglaudit.attacks.models.planting import learned_view
+from fglaudit.attacks.models.planting import learned_view, without_edges
 from fglaudit.attacks.models.shadow_federations import KnownGraph, received_model
 from fglaudit.errors import FglauditError
 from fglaudit.facts import ROWS, Fact, is_built_in
@@ -84,8 +83,7 @@ class ModelLinks(Attack):
         """Plant a clique of nodes per class, with words that no other clique has; the protocol learns their classes."""
         rng = split(rng, "plant")
         public = view.public
-        bare, _ = planted_graph(view, torch.empty(2, 0, dtype=torch.long), inner_edges=False)
-        others = (~own_nodes(view)).nonzero().squeeze(1)
+        bare, others = without_edges(view)
         groups = min(_MOST_GROUPS, public.num_classes, public.num_features, max(1, len(others) // _GROUP))
         chosen = others[torch.randperm(len(others), generator=rng)][: groups * _GROUP]
         group = torch.arange(len(chosen)) % groups

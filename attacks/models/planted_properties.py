@@ -12,9 +12,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.known_graph import own_nodes
-from fglaudit.adversary.planting import planted_graph
-from fglaudit.attacks.models.planting import PLAIN_STEPS, learned_view
+from fglaudit.attacks.models.planting import PLAIN_STEPS, learned_view, without_edges
 from fglaudit.attacks.models.shadow_clients import drawn_federation
 from fglaudit.attacks.models.shadow_federations import KnownGraph
 from fglaudit.graph import FeatureKind, FederatedGraph, canonical_edges
@@ -29,8 +27,7 @@ _TRAITS = (0.5, 1.0, 0.0)
 def planted_clients(view: View, rng: torch.Generator) -> tuple[View, FederatedGraph]:
     """Return a view of the uploads of such a federation, and the federation."""
     public = view.public
-    bare, _ = planted_graph(view, torch.empty(2, 0, dtype=torch.long), inner_edges=False)
-    others = (~own_nodes(view)).nonzero().squeeze(1)
+    bare, others = without_edges(view)
     order = others[torch.randperm(len(others), generator=rng)]
     clique = _cliques(len(order))
     y = torch.full((public.num_nodes,), -1)

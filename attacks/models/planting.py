@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from fglaudit.adversary.known_graph import own_nodes
 from fglaudit.adversary.planting import planted_graph
@@ -77,12 +78,39 @@ def learned_view(
     return dataclasses.replace(view, messages=messages, public=learned)
 
 
+def without_edges(view: View) -> tuple[View, Tensor]:
+    """Return ``view`` on a graph without edges, and the nodes [M] that are not the observer's own."""
+    bare, _ = planted_graph(view, torch.empty(2, 0, dtype=torch.long), inner_edges=False)
+    return bare, (~own_nodes(view)).nonzero().squeeze(1)
+
+
+def taught_view(
+    view: View,
+    graph: KnownGraph,
+    trained: Tensor,
+    rng: torch.Generator,
+    settings: Mapping[str, Any] = LEARNED,
+    *,
+    knows: View | None = None,
+) -> tuple[View, FederatedGraph]:
+    """Return :func:`learned_view` of a federation over ``graph``, and the federation. In training are the nodes
+    ``trained`` [M] and the observer's own training nodes.
+
+    Args:
+        knows: the view whose rows and edges the federation has, if it has more than ``view``.
+    """
+    members = torch.zeros(view.public.num_nodes, dtype=torch.bool)
+    members[trained] = True
+    members[graph.own_training] = True
+    federation = graph.federation(view if knows is None else knows, members, split(rng, "owners"))
+    return learned_view(view, federation, rng, settings), federation
+
+
 def planted_twins(view: View, rng: torch.Generator, settings: Mapping[str, Any] = LEARNED) -> Planted:
     """Plant pairs of nodes with equal rows: the first is trained on as one class, the second is of the next one."""
     rng = split(rng, "plant")
     public = view.public
-    bare, _ = planted_graph(view, torch.empty(2, 0, dtype=torch.long), inner_edges=False)
-    others = (~own_nodes(view)).nonzero().squeeze(1)
+    bare, others = without_edges(view)
     twins = others[torch.randperm(len(others), generator=rng)]
     pairs = min(_MOST_PAIRS, len(twins) // 2, max(1, public.num_features // 2))
     first, second = twins[:pairs], twins[pairs : 2 * pairs]
@@ -96,10 +124,6 @@ def planted_twins(view: View, rng: torch.Generator, settings: Mapping[str, Any] 
     y[second] = (y[first] + 1) % public.num_classes
     bare = dataclasses.replace(bare, auxiliary=Auxiliary(others, x[others], y[others]))
     graph = KnownGraph.of(bare, split(rng, "known graph"))
-    members = torch.zeros(public.num_nodes, dtype=torch.bool)
-    members[first] = True
-    members[graph.own_training] = True
-    federation = graph.federation(bare, members, split(rng, "owners"))
-    planted = learned_view(bare, federation, rng, settings)
+    planted, _ = taught_view(bare, graph, first, rng, settings)
     truth = torch.cat([torch.ones(pairs), torch.zeros(pairs)]).double()
     return Planted(planted, truth, torch.cat([first, second]))

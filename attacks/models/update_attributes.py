@@ -21,12 +21,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.adversary.known_graph import own_nodes
-from fglaudit.adversary.planting import planted_graph
 from fglaudit.adversary.priors.imputation import imputed
 from fglaudit.attacks.models.loss_edges import possible_edges
 from fglaudit.attacks.models.loss_gradients import GradientSums, each, unreadable_updates
-from fglaudit.attacks.models.planting import learned_view
+from fglaudit.attacks.models.planting import taught_view, without_edges
 from fglaudit.attacks.models.shadow_federations import KnownGraph
 from fglaudit.attacks.models.upload_attack import OPTIMIZERS, Explained, UploadAttack, taught
 from fglaudit.graph import FeatureKind
@@ -74,8 +72,7 @@ class UpdateAttributes(UploadAttack):
         are not known."""
         rng, public, partial = split(rng, "plant"), view.public, view.partial
         assert partial is not None  # see unsupported
-        bare, _ = planted_graph(view, torch.empty(2, 0, dtype=torch.long), inner_edges=False)
-        others = (~own_nodes(view)).nonzero().squeeze(1)
+        bare, others = without_edges(view)
         chosen = others[torch.randperm(len(others), generator=rng)[:_PLANTED]].sort().values
         x = torch.zeros(public.num_nodes, public.num_features)
         x[chosen] = (torch.rand(len(chosen), public.num_features, generator=rng) < 0.5).float()
@@ -89,10 +86,7 @@ class UpdateAttributes(UploadAttack):
         bare = dataclasses.replace(bare, auxiliary=known, partial=hidden)
         whole = dataclasses.replace(bare, auxiliary=Auxiliary(chosen, x[chosen], y[chosen]), partial=None)
         graph = dataclasses.replace(KnownGraph.of(whole, split(rng, "known graph")), x=x)
-        members = torch.zeros(public.num_nodes, dtype=torch.bool)
-        members[chosen] = True
-        members[graph.own_training] = True
-        planted = learned_view(bare, graph.federation(whole, members, split(rng, "owners")), rng, taught(view))
+        planted, _ = taught_view(bare, graph, chosen, rng, taught(view), knows=whole)
         subjects = torch.cartesian_prod(hidden.nodes, hidden.columns)
         return Planted(planted, x[subjects[:, 0], subjects[:, 1]].double(), subjects)
 

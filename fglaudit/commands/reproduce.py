@@ -20,7 +20,7 @@ def reproduce(
     only: Annotated[str, typer.Option(help="Rows whose label contains this text.")] = "",
     seeds: Annotated[
         int | None,
-        typer.Option(help="At most so many seeds per row; by default all of the table."),
+        typer.Option(help="How many seeds per row, e.g. 3; by default all of the table. (run takes a list of them.)"),
     ] = None,
     device: DeviceOption = "auto",
     root: RootOption = None,

@@ -28,7 +28,9 @@ OutOption = Annotated[
 DatasetOption = Annotated[
     list[str] | None, typer.Option(help="Replace the suite's data sets: a name or an .npz (may be repeated).")
 ]
-SeedsOption = Annotated[str | None, typer.Option(help="Replace the suite's seeds: 0,1,2 or 0-9.")]
+SeedsOption = Annotated[
+    str | None, typer.Option(help="Seeds in place of the suite's: 0,1,2 or 0-9. (reproduce takes how many.)")
+]
 JobsOption = Annotated[
     int | None,
     typer.Option(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from fglaudit.errors import FglauditError, meant, shown, with_article
 from fglaudit.files.user import is_file, user_path
 from fglaudit.suite.cell import describe
 from fglaudit.suite.plugin_files import Trust, near_suite
-from fglaudit.suite.stacks import named_parts
+from fglaudit.suite.stacks import with_parts
 from fglaudit.suite.sweep import expanded
 
 _NAME_KEY = {"partitions": "scheme"}
@@ -65,7 +66,8 @@ class NamedPlugins:
         Raises:
             FglauditError: no name, an unknown one, or fields that it refuses.
         """
-        entry = named_parts(entry, where, lambda name: near_suite(name, self.folder) if ".py:" in name else name)
+        if kind == "defense":
+            entry = with_parts(entry, where, partial(self.build, "defense"))
         name = entry.pop("name", None)
         if not isinstance(name, str):
             raise FglauditError(f"{where}: {_nameless(kind, entry)}")

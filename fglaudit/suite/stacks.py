@@ -11,14 +11,14 @@ KEY = "stack"
 _EXAMPLE = "write e.g. {stack: [{name: gaussian, epsilon: 8}, {name: homomorphic-encryption}]}"
 
 
-def named_parts(entry: Mapping[str, Any], where: str, near: Callable[[str], str]) -> dict[str, Any]:
-    """Return ``entry`` with ``name: stack`` and ``parts`` in place of the key ``stack``.
+def with_parts(entry: Mapping[str, Any], where: str, build: Callable[[dict[str, Any], str], Any]) -> dict[str, Any]:
+    """Return ``entry`` with ``name: stack`` and the built ``parts`` in place of the key ``stack``.
 
     Args:
-        near: returns a plugin's name with the path of its file as it is found from here.
+        build: returns the defense of an entry, given its place; as for any other defense of the suite.
 
     Raises:
-        FglauditError: for other keys beside ``stack``, or a value that is no list of defenses.
+        FglauditError: for other keys beside ``stack``, a value that is no list of defenses, or a part that is refused.
     """
     entry = dict(entry)
     if KEY in entry:
@@ -30,18 +30,14 @@ def named_parts(entry: Mapping[str, Any], where: str, near: Callable[[str], str]
     parts = entry["parts"]
     if not isinstance(parts, list | tuple):
         raise FglauditError(f"{where}: a stack lists defenses; got {parts!r}; {_EXAMPLE}")
-    return {
-        **entry,
-        "parts": [_near(part, f"{where}: part {number} of the stack", near) for number, part in enumerate(parts)],
-    }
+    return {**entry, "parts": [_built(part, f"{where}: {KEY}[{i}]", build) for i, part in enumerate(parts)]}
 
 
-def _near(part: Any, where: str, near: Callable[[str], str]) -> Any:
+def _built(part: Any, where: str, build: Callable[[dict[str, Any], str], Any]) -> Any:
     if isinstance(part, str):
-        return near(part)
+        return build({"name": part}, where)
     if not isinstance(part, Mapping):
         raise FglauditError(f"{where} must be a defense, by name or as a mapping with a name; got {part!r}; {_EXAMPLE}")
     if KEY in part or part.get("name") == KEY:
         raise FglauditError(f"{where}: a stack has no stack inside; list its parts instead")
-    name = part.get("name")
-    return {**part, "name": near(name)} if isinstance(name, str) else dict(part)
+    return build(dict(part), where)

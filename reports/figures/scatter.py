@@ -78,7 +78,8 @@ def scatter(
     """Return the plot; every mark has its text as a tooltip, ``name`` is what a screen reader says of the whole."""
     frame = _Frame.around(points, lines, width, height)
     spots = _apart([(frame.px(p.x), frame.py(p.y)) for p in points])
-    covered = [_extent(point, spot, frame) for point, spot in zip(points, spots, strict=True)]
+    guess = (frame.width - frame.right - 52, frame.py(0) - 18, frame.width - frame.right, frame.py(0))
+    covered = [*(_extent(point, spot, frame) for point, spot in zip(points, spots, strict=True)), guess]
     references, names = _references(lines, frame, covered)
     parts = [
         *_axes(frame),
@@ -110,8 +111,8 @@ def _mark(point: Point, spot: tuple[float, float], frame: _Frame) -> Markup:
 
 
 def _references(lines: Sequence[Line], frame: _Frame, covered: Sequence[Box]) -> tuple[list[Markup], list[Box]]:
-    """Vertical lines with their names beside them, read from below: to the left, unless marks, names and other lines
-    cover more of it there; and the areas of the names."""
+    """Vertical lines with their names along them, read from below: to the left at the bottom, unless marks, names and
+    other lines cover less of it to the right or at the top; and the areas of the names."""
     low = frame.height - frame.bottom
     parts, names = list[Markup](), list[Box]()
     drawn = [(frame.px(line.x) - 1, frame.top, frame.px(line.x) + 1, low) for line in lines]
@@ -119,20 +120,24 @@ def _references(lines: Sequence[Line], frame: _Frame, covered: Sequence[Box]) ->
         x = frame.px(line.x)
         others = [*covered, *names, *drawn[:number], *drawn[number + 1 :]]
         said = _broken(line.text, low - 6 - frame.top)
-        top, wide = low - 6 - _LETTER * max(map(len, said)), 15 + 13 * (len(said) - 1)
-        left, right = (x - 1 - wide, top, x - 1, low - 6), (x + 1, top, x + 1 + wide, low - 6)
-        hidden, otherwise = (sum(_shared(side, box) for box in others) for side in (left, right))
-        turned = otherwise < hidden and right[2] < frame.width
-        names.append(right if turned else left)
+        long, wide = _LETTER * max(map(len, said)), 15 + 13 * (len(said) - 1)
+        places = [
+            (start, base - long, start + wide, base)
+            for base in (low - 6, frame.top + long)
+            for start in (x - 1 - wide, x + 1)
+            if start + wide < frame.width
+        ]
+        names.append(min(places, key=lambda place: sum(_shared(place, box) for box in others)))
+        base, turned = names[-1][3], names[-1][0] > x
         parts.append(Markup('<path class="reference" d="M{0:.1f} {1}V{2}"/>').format(x, frame.top, low))
         # Of several lines the last stands beside the dashes on the left, the first on the right.
         first = "1.1" if turned else f"-{0.35 + 1.15 * (len(said) - 1):g}".replace("0.", ".", 1)
         parts.append(
             Markup(
-                '<text class="reference-name" transform="translate({:.1f} {}) rotate(-90)" dy="{}em">{}</text>'
+                '<text class="reference-name" transform="translate({:.1f} {:.1f}) rotate(-90)" dy="{}em">{}</text>'
             ).format(
                 x,
-                low - 6,
+                base,
                 first,
                 Markup('<tspan x="0" dy="1.15em">').join(map(escape, said)) + _CLOSED * (len(said) - 1),
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -190,6 +191,12 @@ def test_summary_says_grounds_and_parties(tmp_path: Path) -> None:
     assert (found["a"]["leak"], found["b"]["leak"]) == ("", "mean")
     assert (found["a"]["clusters"], found["a"]["clusters_needed"]) == ("10", "40")
     assert float(found["b"]["worst_client"]) == pytest.approx(50 / 60)
+
+
+def test_the_page_explains_every_word_of_an_answer_under_that_word(tmp_path: Path) -> None:
+    page = texts(store(tmp_path / "run", [cell({"a": rows([0] * 10)})]))["report.html"]
+    explained = " ".join(re.findall(r"<dt>([^<]+)</dt>", page)).lower()
+    assert not [word.value for word in AnswerWord if word.value not in explained]
 
 
 def test_source_files_of_plugins_stand_in_the_report(tmp_path: Path) -> None:

@@ -36,6 +36,25 @@ def test_a_lines_name_stands_where_fewer_marks_cover_it() -> None:
     assert side(drawn(0.2, 0.508, 0.8, line=0.5)) == "left"
 
 
+def test_a_lines_name_stands_at_the_top_where_marks_lie_low_on_both_sides() -> None:
+    def heights(y: float) -> list[float]:
+        at = ((0.3, 0.9), (0.494, y), (0.506, y), (0.9, 0.1))
+        points = [Point(x, where, where - 0.05, where + 0.05, None, 0, 0, "p", "tip") for x, where in at]
+        svg = str(scatter(points, "name", 1140, 420, labelled=False, lines=[Line(0.5, "chance")]))
+        return [float(found) for found in re.findall(r'reference-name" transform="translate\([\d.]+ ([\d.]+)\)', svg)]
+
+    (low,), (high,) = heights(0.9), heights(0.06)
+    assert low == 420 - 46 - 6 and high < 100
+
+
+def test_a_lines_name_keeps_clear_of_the_words_at_the_line_of_the_guess() -> None:
+    points = [Point(x, 0.9, 0.8, 1.0, None, 0, 0, "p", "tip") for x in (0.13, 0.78)]
+    svg = str(scatter(points, "name", 350, 380, labelled=False, lines=[Line(0.84, "all data in one place: no option")]))
+    (guess,) = re.findall(r'y="([\d.]+)" dy="-.4em" text-anchor="end">a guess<', svg)
+    (base,) = re.findall(r'reference-name" transform="translate\([\d.]+ ([\d.]+)\)', svg)
+    assert side(svg) == "right" and float(base) < float(guess) - 18
+
+
 def test_a_settings_name_keeps_clear_of_a_lines_name() -> None:
     labels = re.findall(r'class="label" x="([\d.]+)" y="[\d.]+">(p\d)<', drawn(0.2, 0.8, line=0.82))
     marks = re.findall(r"<g><title>tip</title>.*?translate\(([\d.]+)", drawn(0.2, 0.8, line=0.82))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import shlex
@@ -47,5 +48,9 @@ def test_a_tutorial_runs(page: str, tmp_path: Path) -> None:
             allowed = MAY_END_WITH.get(page, {}).get(command[3], (0,)) if language == "sh" else (0,)
             assert done.returncode in allowed, f"{command}\n{done.stdout}\n{done.stderr}"
             assert "Traceback" not in done.stderr
+    if page == "tutorial-own-protocol.md":
+        with (tmp_path / "runs/reading/findings.csv").open(encoding="utf-8") as file:
+            read = [(row["status"], row["exact_rate"]) for row in csv.DictReader(file)]
+        assert read == [("ok", "1.0"), ("ok", "1.0")], "the page says that both observers read every row"
     made = list((tmp_path / "runs").glob("*/report.html"))
     assert made and all(page.stat().st_size > 1000 for page in made)

@@ -129,6 +129,17 @@ def test_a_dry_run_plans_without_running_anything(folder: Path, capsys: pytest.C
         load_suite(write(folder, "broken.py:Mine"), trust=Trust(imports=False))
 
 
+def test_a_dry_run_runs_no_part_of_a_stack(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A part is a defense like any other: what is not imported alone is not imported in a stack."""
+    lines = SUITE + "defenses: [{stack: [{name: 'below/mine.py:Mine', strength: 2}, {name: gaussian, epsilon: 8}]}]\n"
+    (folder / "suite" / "s.yaml").write_text(lines)
+    suite = load_suite(str(folder / "suite" / "s.yaml"), trust=Trust(imports=False))
+    print_plan(Console(width=200), suite, folder / "out")
+    assert "not yet known" in capsys.readouterr().out
+    assert not (folder / "suite" / "below" / "ran").exists()
+    assert load_suite(str(folder / "suite" / "s.yaml")).defenses[0].parts[0].strength == 2.0  # type: ignore[attr-defined]
+
+
 def test_the_command_prints_path_and_sum_and_records_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     suite, file = write(folder, "below/mine.py:Mine"), folder / "suite" / "below" / "mine.py"
     line = f"plugin file: {file}  sha256 {digest(file)}"

@@ -91,6 +91,7 @@ def test_yaml_on_is_a_key_and_exponents_are_numbers() -> None:
         ({"protocols": [{"name": "FedGCN"}]}, ["protocols[0]", "did you mean 'fedgcn'"]),
         ({"attacks": ["subset_sum"]}, ["attacks[0]", "did you mean 'subset-sum'"]),
         ({"attacks": "some"}, ["attacks", "'some'"]),
+        ({"attacks": ["all"]}, ["attacks[0]", "write attacks: all without brackets"]),
         ({"defenses": [{"name": "gausian"}]}, ["defenses[0]", "did you mean 'gaussian'"]),
         ({"defenses": [{"name": "gaussian", "epsilon": 0}]}, ["defenses[0]", "epsilon", "0"]),
         ({"defenses": [{"name": "gaussian", "epsilon": -1}]}, ["defenses[0]", "epsilon", "-1"]),
