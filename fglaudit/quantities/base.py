@@ -277,6 +277,8 @@ class InferredQuantity(Quantity):
     def estimated(self, question: Question, result: Inference, guess: Inference) -> Tensor:
         """Return what ``result`` says of the question's subjects, in their order; where it says nothing, the guess."""
         estimate = guess.estimate.clone()
+        if result is guess:
+            return estimate
         codes, wanted = subject_codes(result.subjects, question.subjects)
         if len(codes):
             order = torch.argsort(codes, stable=True)

@@ -47,11 +47,10 @@ def found_at(positive: Tensor, negative: Tensor, rate: float, *, rest: int = 0) 
     into a tie, the tied positives count by the share of the tied negatives that may still pass.
     """
     allowed = rate * (len(negative) + rest)
-    order = negative.sort(descending=True).values
-    if allowed < len(order):
-        threshold = float(order[int(allowed)].item())
+    if allowed < len(negative):
+        threshold = float(negative.kthvalue(len(negative) - int(allowed)).values.item())
     else:
-        threshold = -torch.inf if rest else float(order[-1].item())
+        threshold = -torch.inf if rest else float(negative.min().item())
     above = int((negative > threshold).sum().item())
     tied = int((negative == threshold).sum().item()) + rest * (threshold == -torch.inf)
     share = min(1.0, max(0.0, (allowed - above) / tied)) if tied else 0.0

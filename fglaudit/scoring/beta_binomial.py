@@ -4,7 +4,7 @@ about the rate.
 Cluster c has n_c targets, its own rate is drawn from a Beta distribution with mean p and intra-cluster correlation r,
 so its hits are beta-binomial with a = p (1 - r) / r and b = (1 - p) (1 - r) / r; clusters are independent. r = 0 is the
 binomial distribution, r = 1 are clusters of which all targets are hit or none. The law of the total is the exact
-convolution over clusters (a product of Fourier transforms); limits of p are those at which a tail of it is a given
+convolution over clusters (products of Fourier transforms); limits of p are those at which a tail of it is a given
 probability, as Clopper and Pearson (1934) did for the binomial distribution. The total grows stochastically with p, so
 each limit is the only root.
 """
@@ -23,6 +23,8 @@ from scipy.special import gammaln
 Floats = NDArray[np.float64]
 _TOLERANCE = 1e-7
 """Of a limit; far below what is ever printed."""
+_AT_ONCE = 2**19
+"""Numbers in the transforms of all distinct sizes."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +82,8 @@ class BetaBinomialTotal:
         """Return the probability of every total [targets + 1] at a mean ``rate``."""
         if rate <= 0 or rate >= 1:
             return np.eye(1, self.targets + 1, 0 if rate <= 0 else self.targets, dtype=np.float64).ravel()
-        clusters = self._distinct[1]
-        length = next_fast_len(self.targets + 1, real=True)
-        transform = rfft(self._clusters(rate), n=length, axis=1)
-        several = clusters > 1  # complex powers are slow, and where sizes differ most are 1
-        transform[several] **= clusters[several, None]
-        transform = transform.prod(0)
-        return np.clip(irfft(transform, n=length)[: self.targets + 1], 0, 1).astype(np.float64)
+        total = _summed(self._clusters(rate), self._distinct[1], self.targets + 1)
+        return np.clip(total, 0, 1).astype(np.float64)
 
     def high(self, total: float, tail: float) -> float:
         """Return the rate at which a total of at most ``total`` has probability ``tail``; 1 where all were hit.
@@ -134,6 +131,25 @@ def log_no_hit(sizes: NDArray[np.int64], rate: float | Floats, correlation: floa
     misses = (1 - rate) * concentration
     log = gammaln(sizes + misses) - gammaln(misses) - gammaln(sizes + concentration) + gammaln(concentration)
     return np.asarray(log, dtype=np.float64)
+
+
+def _summed(each: Floats, count: NDArray[np.int64], length: int) -> Floats:
+    """Return the law [length] of the sum of independent numbers: ``count`` [D] of each law ``each`` [D, H].
+
+    All by one product of transforms; where these are many and long, two by two before, equal ones first.
+    """
+    while len(count) > 1 and len(count) * length > _AT_ONCE:
+        size = next_fast_len(2 * each.shape[1] - 1, real=True)
+        transform = rfft(each, n=size, axis=1)
+        twice, odd = transform[count > 1] ** 2, transform[count % 2 == 1]
+        paired = odd[: len(odd) // 2 * 2].reshape(-1, 2, odd.shape[1]).prod(1)
+        transform = np.concatenate([twice, paired, odd[2 * len(paired) :]])
+        count = np.concatenate([count[count > 1] // 2, np.ones(len(transform) - len(twice), dtype=np.int64)])
+        each = irfft(transform, n=size, axis=1)[:, : min(2 * each.shape[1] - 1, length)]
+    size = next_fast_len(length, real=True)
+    transform, several = rfft(each, n=size, axis=1), count > 1  # complex powers are slow, and most counts are 1
+    transform[several] **= count[several, None]
+    return np.asarray(irfft(transform.prod(0), n=size)[:length], dtype=np.float64)
 
 
 @lru_cache(maxsize=16384)

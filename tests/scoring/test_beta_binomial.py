@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import betabinom, binom, binomtest
 
+from fglaudit.scoring import beta_binomial
 from fglaudit.scoring.beta_binomial import BetaBinomialTotal
 
 
@@ -79,3 +80,16 @@ def test_nothing_and_everything_hit_need_no_convolution(correlation: float) -> N
     assert high == pytest.approx(rate, abs=1e-6)
     assert law.at_least(26, 1 - rate) == pytest.approx(whole[0], abs=1e-12)  # misses are hits at the other rate
     assert law.at_least(5, rate) == pytest.approx(whole[5:].sum(), abs=1e-12)
+
+
+@pytest.mark.parametrize("sizes", [(3, 7, 7), (4,) * 13, (1, 2, 3, 4, 5, 5, 5, 40), (9, 9, 12, 12, 12)])
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 1.0])
+def test_clusters_taken_two_by_two_have_the_same_total(
+    sizes: tuple[int, ...], correlation: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    law = BetaBinomialTotal(sizes, correlation)
+    wanted = np.ones(1)
+    for size in sizes:
+        wanted = np.convolve(wanted, BetaBinomialTotal((size,), correlation).probabilities(0.3))
+    monkeypatch.setattr(beta_binomial, "_AT_ONCE", 1)
+    assert law.probabilities(0.3) == pytest.approx(wanted, abs=1e-13)

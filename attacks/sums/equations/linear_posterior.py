@@ -27,7 +27,9 @@ HALF = 0.5 + 1e-9
 """Above it an estimated bit is one. One half itself is common, where two neighbours enter all equations alike: that is
 no one, and not for the rounding of a solver to decide, which differs with the number of threads."""
 _TALL = 256
-"""Components of more equations than this, and than unknowns, are decomposed: ``B B'`` is larger than B, and slower."""
+_TALLER = 1.5
+"""Components of more equations than this, and than so many times their unknowns, are decomposed: ``B B'`` is larger
+than B, and slower."""
 _EXACT = 5e-4
 """Rounding error of a proven row, relative to its largest entry; half of what the scorer allows."""
 
@@ -91,8 +93,11 @@ def linear_posterior(equations: NeighborEquations, mean: Tensor, variance: Tenso
     for rows in _components(torch.unique(entries.rows), _labels(shape, entries)):
         if rows.shape[1] > _TALL:
             for each in rows:
-                columns, dense = _dense(entries, each)
-                if len(each) > len(columns):
+                among = torch.isin(entries.rows, each).nonzero().squeeze(1)
+                columns, column = torch.unique_consecutive(entries.columns[among], return_inverse=True)
+                if len(each) > _TALLER * len(columns):
+                    dense = tolerance.new_zeros(len(each), len(columns))
+                    dense[torch.searchsorted(each, entries.rows[among]), column] = entries.values[among]
                     change, determined[columns], error[columns] = decomposed(
                         dense, rest[each], tolerance[each], float(ridge[each[0]].item())
                     )
@@ -101,21 +106,10 @@ def linear_posterior(equations: NeighborEquations, mean: Tensor, variance: Tenso
         if not len(rows):
             continue
         blocks = GramBlocks.of(entries, rows, shape[0])
-        columns, bound = blocks.unit_vectors(shape[1], tolerance)
+        columns, bound = blocks.unit_vectors(tolerance)
         determined[columns], error[columns] = True, bound
-        multipliers[rows] = blocks.with_ridge(ridge[rows[:, 0]]).solve(rest[rows])
+        multipliers[rows.flatten()] = blocks.with_ridge(ridge[rows[:, 0]]).solve(rest[rows.flatten()])
     return LinearPosterior(found + SparseMatrix.from_entries(*entries, shape).T @ multipliers, determined, error)
-
-
-def _dense(entries: Entries, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the unknowns [w] in the equations ``rows`` [h], ascending, and their coefficients [h, w]."""
-    among = torch.isin(entries.rows, rows).nonzero().squeeze(1)
-    columns, column = torch.unique(entries.columns[among], return_inverse=True)
-    order = rows.argsort()
-    row = order[torch.searchsorted(rows[order], entries.rows[among])]
-    matrix = torch.zeros(len(rows), len(columns), dtype=torch.double, device=rows.device)
-    matrix[row, column] = entries.values[among]
-    return columns, matrix
 
 
 def _complete(equations: NeighborEquations) -> Entries:
@@ -133,7 +127,7 @@ def _labels(shape: tuple[int, int], entries: Entries) -> Tensor:
 
 
 def _components(rows: Tensor, labels: Tensor) -> Iterator[Tensor]:
-    """Yield ``rows`` [n] by component, those of equally many together [b, h]."""
+    """Yield ``rows`` [n], ascending, by component, those of equally many together [b, h]."""
     rows = rows[labels[rows].argsort(stable=True)]
     _, sizes = torch.unique_consecutive(labels[rows], return_counts=True)
     start = sizes.cumsum(0) - sizes

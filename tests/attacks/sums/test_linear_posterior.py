@@ -6,7 +6,9 @@ import dataclasses
 
 import pytest
 import torch
+from scipy.sparse.linalg import SuperLU
 
+from fglaudit.attacks.sums.equations import gram_blocks
 from fglaudit.attacks.sums.equations import linear_posterior as module
 from fglaudit.attacks.sums.equations.neighbor_equations import NeighborEquations
 from fglaudit.attacks.sums.integer_propagation import IntegerPropagation
@@ -124,3 +126,42 @@ def test_rounding_decides_on_no_entry(attack: Attack, monkeypatch: pytest.Monkey
         assert isinstance(result, Reconstruction)
         found.append(result.rows)
     assert torch.equal(*found)
+
+
+@pytest.mark.parametrize(("unknowns", "terms", "sparse"), [(800, 3200, True), (1000, 6000, False)])
+def test_a_large_component_is_solved_as_a_small_one(
+    unknowns: int, terms: int, sparse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a sparse matrix where its factors fill up little, else as a dense one: which rows are determined, bounds and
+    estimates are the same."""
+    known, x = equations(900, unknowns, terms, seed=3)
+    mean, variance = torch.full_like(x, 0.2), torch.full_like(x, 0.16)
+    used, factor = list[bool](), gram_blocks._sparse_factor
+
+    def counted(*args: torch.Tensor) -> SuperLU:
+        found = factor(*args)
+        used.append(found.nnz < gram_blocks._FULL * len(args[3]) ** 2)
+        return found
+
+    monkeypatch.setattr(gram_blocks, "_sparse_factor", counted)
+    solved = module.linear_posterior(known, mean, variance)
+    assert used == [sparse]
+    monkeypatch.setattr(gram_blocks, "_DENSE", 10_000)
+    wanted = module.linear_posterior(known, mean, variance)
+    assert len(used) == 1
+    assert 0 < int(solved.determined.sum()) < known.num_unknowns
+    assert torch.equal(solved.determined, wanted.determined)
+    assert torch.allclose(solved.mean, wanted.mean, atol=1e-9)
+    assert torch.allclose(solved.error, wanted.error, rtol=1e-4)
+
+
+def test_many_unit_vectors_are_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    known, x = equations(300, 100, 900, seed=1)
+    mean, variance = torch.full_like(x, 0.2), torch.full_like(x, 0.16)
+    monkeypatch.setattr(module, "_TALL", 10_000)
+    at_once = module.linear_posterior(known, mean, variance)
+    monkeypatch.setattr(gram_blocks, "_AT_ONCE", 2000)
+    in_parts = module.linear_posterior(known, mean, variance)
+    assert int(at_once.determined.sum()) > 10
+    assert torch.equal(in_parts.determined, at_once.determined)
+    assert torch.allclose(in_parts.error, at_once.error)
