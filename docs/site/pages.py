@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 from fglaudit.catalog import CATALOG, described
 from fglaudit.plugins.class_source import UnreadableError
@@ -56,6 +58,17 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for module, title in MODULES.items():
         files.append(File.generated(config, f"reference/python/{module}.md", content=_module(module, title)))
     return files
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """End the build where a fenced block was taken for text, which no other check of mkdocs sees.
+
+    Raises:
+        PluginError: the page shows the fence of a block.
+    """
+    if "```" in html:
+        raise PluginError(f"{page.file.src_uri}: a fenced block must come out as code; one stands there as text")
+    return html
 
 
 def _page(kind: str, name: str) -> str:
