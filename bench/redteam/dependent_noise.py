@@ -99,6 +99,75 @@ def _no_sum(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
     return noise - noise.mean()
 
 
+def _eighths(noise: Tensor, follows: Callable[[Tensor], Tensor]) -> Tensor:
+    """Of eight numbers after one another the last one's rank follows from the ranks [n, 7] of the others."""
+    eights = noise.flatten()[: noise.numel() // 8 * 8].view(-1, 8)
+    eights[:, 7] = torch.special.ndtri(follows(torch.special.ndtr(eights[:, :7])).clamp(1e-12, 1 - 1e-12))
+    return noise
+
+
+def _eight_ranks(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
+    """Of eight numbers any seven are independent, and all together are not: their ranks add up to a whole number."""
+    drawn = _honest_numpy(rows, width, ids, rng)
+    return _eighths(drawn, lambda ranks: -ranks.sum(1) % 1)
+
+
+def _eight_hashed(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
+    """The last of eight numbers is a hash of seven."""
+    weights = 1e4 * torch.rand(7, generator=derive(8, "hash"), dtype=torch.float64)
+    return _eighths(_normal((rows, width), rng), lambda ranks: (43758.5453 * (ranks @ weights).sin()) % 1)
+
+
+def _last_of_all(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
+    """The last number's rank is the sum of all others', modulo 1."""
+    noise = _normal((rows, width), rng)
+    last = torch.special.ndtr(noise.flatten()[:-1]).sum() % 1
+    noise[-1, -1] = torch.special.ndtri(last.clamp(1e-12, 1 - 1e-12))
+    return noise
+
+
+def _two_short_seeds(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
+    """Two draws of 20 bits make the seed of all."""
+    drawn = np.random.default_rng(torch.randint(2**20, (2,), generator=rng).tolist())
+    return torch.from_numpy(drawn.standard_normal((rows, width)))
+
+
+def _short_row_seeds(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
+    """Every row has one of 2^40 seeds."""
+    seeds = torch.randint(2**40, (rows,), generator=rng).tolist()
+    return torch.from_numpy(np.stack([np.random.default_rng(seed).standard_normal(width) for seed in seeds]))
+
+
+def _honest_child(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
+    """A generator of its own, with a seed from the run's."""
+    seed = int(torch.randint(2**62, (1,), generator=rng))
+    return _normal((rows, width), torch.Generator().manual_seed(seed))
+
+
+def _honest_pairs(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
+    """Two numbers of two uniform ones (Box and Muller 1958)."""
+    half = (rows * width + 1) // 2
+    first, second = torch.rand(2, half, generator=rng, dtype=torch.float64)
+    size, angle = (-2 * torch.log1p(-first)).sqrt(), 2 * math.pi * second
+    return torch.cat([size * angle.cos(), size * angle.sin()])[: rows * width].view(rows, width)
+
+
+def _honest_rejection(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
+    """Pairs of uniform numbers until enough lie within a circle (Marsaglia and Bray 1964)."""
+    found = torch.zeros(0, dtype=torch.float64)
+    while len(found) < rows * width:
+        pairs = 2 * torch.rand(rows * width, 2, generator=rng, dtype=torch.float64) - 1
+        size = pairs.square().sum(1)
+        inside = (size > 0) & (size < 1)
+        found = torch.cat([found, pairs[inside, 0] * (-2 * size[inside].log() / size[inside]).sqrt()])
+    return found[: rows * width].view(rows, width)
+
+
+def _honest_turned(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
+    """Every row under a rotation that everybody knows: no number has a draw of its own."""
+    return _normal((rows, width), rng) @ _turn(width)
+
+
 def _honest(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
     return _normal((rows, width), rng)
 
@@ -119,11 +188,20 @@ RULES: dict[str, Callable[[int, int, Tensor, torch.Generator], Tensor]] = {
     "own-directions": _own_directions,
     "one-direction": _one_direction,
     "no-sum": _no_sum,
+    "eight-ranks": _eight_ranks,
+    "eight-hashed": _eight_hashed,
+    "last-of-all": _last_of_all,
+    "two-short-seeds": _two_short_seeds,
+    "short-row-seeds": _short_row_seeds,
     "honest": _honest,
     "honest-numpy": _honest_numpy,
     "honest-grid": _honest,
+    "honest-child": _honest_child,
+    "honest-pairs": _honest_pairs,
+    "honest-rejection": _honest_rejection,
+    "honest-turned": _honest_turned,
 }
-HONEST = ("honest", "honest-numpy", "honest-grid")
+HONEST = tuple(kind for kind in RULES if kind.startswith("honest"))
 KINDS = tuple(kind for kind in RULES if kind not in HONEST)
 
 

@@ -33,6 +33,7 @@ from fglaudit.wire.observing.drawn_alike import answers_alike, bits_alike
 from fglaudit.wire.observing.foreign import is_foreign
 from fglaudit.wire.observing.kept_outside import copies_itself, has_slots, kept_outside
 from fglaudit.wire.observing.many_draws import FEWEST_DRAWS, of_few, strange_draws
+from fglaudit.wire.observing.own_draws import made_of_fewer
 from fglaudit.wire.observing.stated import MANY, Hook, Stated, Values, draws_at_random, one_message, own, unlike
 from fglaudit.wire.observing.twin import Twin
 
@@ -148,7 +149,7 @@ class AskedAgain:
         if twice is None:
             twice = of_few(before, (hook, kept), first_asked, rng, self.spending) or {}
         found |= {target: why for target, why in twice.items() if target not in found}
-        return live[0], found
+        return live[0], made_of_fewer(before, first_asked, (hook, kept), few, rng) | found
 
     def _once(
         self, hook: Hook, given: Values, rng: torch.Generator, asked: Sequence[Stated], why: str

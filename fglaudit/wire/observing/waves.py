@@ -1,9 +1,11 @@
-"""Does the noise of a number follow from that of two others, whatever the rule?
+"""Does the noise of a number follow from that of others?
 
 The ranks u of independent numbers are uniform on [0, 1], so that products of cos 2 pi j u and sin 2 pi j u over two or
 three different numbers have mean zero; bounds by Hoeffding (1963). A number whose rank is, say, the sum of two others'
-modulo 1 is independent of each of them and of any linear combination, but not of their waves. Rules without waves of
-low frequency, such as a hash of the digits, are beyond this.
+modulo 1 is independent of each of them and of any linear combination, but not of their waves. Of any number of
+neighbours ranks are added up, with one sign, with signs in turn or with another one of the first or the last, and signs
+are multiplied: in the product of all waves from one number to another. Rules without waves of low frequency, such as a
+hash of the digits, are beyond this.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from fglaudit.facts.residuals import PEAK, Shape, Spending
 _FREQUENCIES = (1, 2)
 _NUMBERS, _MOST_SAMPLES = 12, 8192
 """Numbers that stand together in a row or a column, and samples of them."""
+_NEIGHBOURS, _MOST_ADDED = 512, 2048
+"""The same where all from one to another are added up."""
 
 
 def waves_together(draws: Tensor, loose: float, shape: Shape, spending: Spending) -> str | None:
@@ -31,7 +35,45 @@ def waves_together(draws: Tensor, loose: float, shape: Shape, spending: Spending
             numbers = numbers[chosen.to(numbers.device)]
         if _follows(shape.cdf(numbers), loose, shape, spending):
             return f"noise of numbers that follows from that of others in their {name}"
+    across, down = draws, draws.transpose(1, 2)
+    for numbers in (across.flatten(0, 1), down.flatten(0, 1), across.flatten(1), down.flatten(1)):
+        if _adds_up(_some(numbers, spending), loose, shape, spending):
+            return "noise of a number that follows from the sum of its neighbours' ranks, or the product of their signs"
     return None
+
+
+def _some(numbers: Tensor, spending: Spending) -> Tensor:
+    """Return some samples of neighbours among ``numbers`` [N, F]."""
+    low = int(torch.randint(max(1, numbers.shape[1] - _NEIGHBOURS + 1), (1,), generator=spending.rng))
+    chosen = torch.randperm(len(numbers), generator=spending.rng)[:_MOST_ADDED]
+    return numbers[chosen.to(numbers.device), low : low + _NEIGHBOURS]
+
+
+def _adds_up(numbers: Tensor, loose: float, shape: Shape, spending: Spending) -> bool:
+    """Whether the product of all waves of some neighbours in ``numbers`` [N, F] is not zero in the mean: that of a to b
+    is the one of all up to b over that of all before a."""
+    samples, width = numbers.shape
+    shift = 2 * math.pi * width * (PEAK.get(shape.name, 0.5) * loose + shape.blur)
+    bound = 2 * math.sqrt((spending.next() + math.log(36 * width**2)) / samples) + shift + 1e-3
+    if width < 2 or bound >= 0.9:  # an exact rule makes it 1
+        return False
+    angles = 2 * math.pi * shape.cdf(numbers)
+    turns = torch.ones(width, dtype=angles.dtype, device=angles.device)
+    turns[1::2] = -1
+    for steps in (angles, angles * turns, math.pi * (numbers < 0)):
+        upto = steps.cumsum(1)
+        before = upto - steps
+        for start, end in (
+            (before, upto),
+            (before, before - steps),
+            (before + 2 * steps, upto),
+        ):  # the last one against
+            one, other = (
+                torch.polar(torch.ones_like(t), t).to(torch.complex64) for t in (start, end)
+            )  # all, the first
+            if bool(((one.mH @ other / samples).abs().triu() > bound).any()):
+                return True
+    return False
 
 
 def _follows(ranks: Tensor, loose: float, shape: Shape, spending: Spending) -> bool:

@@ -1,0 +1,183 @@
+"""Has every number of the noise randomness of its own? A hook is called again with some of its random numbers redrawn.
+
+Where more than k numbers of the noise change with no random number but k of those that a hook draws, they are not
+independent, whatever rule connects them: the last of eight may be a hash of seven, which no statistic of what is sent
+need show. Whole numbers stay as they are meanwhile: they may be seeds. Who expands a seed of 62 bits with another
+library's generator makes many numbers of one, and rightly so: noise that changes with seeds alone is not judged, but
+for how many seeds there are.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from fglaudit.facts import Additive, Fact, Memoised, Sampled, Target
+from fglaudit.interfaces import DefenseSession
+from fglaudit.rng import copied, split
+from fglaudit.wire.observing.redrawn import Redrawn
+from fglaudit.wire.observing.stated import MANY, Hook, Stated, Values, one_message, own, stepped, unlike
+
+_SECRET = 62
+"""Bits of a seed that nobody guesses."""
+_MOST_CALLS, _MOST_VALUES = 1024, 2**22
+"""Calls beyond which nothing is asked, and numbers of noise in all of them."""
+_MOST_SEEDS = 128
+"""Whole numbers that are redrawn one by one."""
+_LOOKS = 4
+"""What is drawn anew may be what it was, by chance, to the precision of arithmetic, which is a thousandth of the noise
+at most: so often, one number must seem to have nothing of its own before noise is accused."""
+_WHY = "noise of some numbers that follows from that of others: together they change with fewer random numbers"
+
+_FEW_SEEDS = (
+    "noise made of {:.0f} random bits, so that all of it can be guessed; draw every number, or a seed of 62 bits"
+)
+
+Called = Callable[..., Tensor | None]
+"""Calls a hook under a :class:`Redrawn`, with ``another`` generator or the run's, and returns its noise [N] in units
+of what arithmetic may add to two draws of it; None where it cannot be told."""
+
+
+def made_of_fewer(
+    session: DefenseSession,
+    asked: Sequence[Stated],
+    given: tuple[Hook, Values],
+    few: Callable[[], tuple[Hook, Values]] | None,
+    rng: torch.Generator,
+) -> dict[Target, str]:
+    """Return the targets of ``asked`` of whose noise some numbers are made of fewer random numbers than they are.
+
+    Args:
+        session: is copied for every call.
+        given: the hook, and the values that it is called on.
+        few: gives the same of a few messages, which are looked at where all are too many; None: there are none.
+        rng: a copy of it drives every call.
+    """
+    found: dict[Target, str] = {}
+    for about in asked:
+        if about.part is not None or not _independent(about.facts):
+            continue
+        why = _strange_draws(_caller(session, *given, about, rng), rng)
+        if why is None and few is not None:
+            why = _strange_draws(_caller(session, *few(), about, rng), rng)
+        if why:
+            found[about.target] = why
+    return found
+
+
+def _independent(facts: Sequence[Fact]) -> bool:
+    """Whether a continuous random number of its own is stated to be added to every value, in every call."""
+    noise = any(isinstance(fact, Additive) for fact in facts)
+    return noise and not (unlike(facts) or stepped(facts) or any(isinstance(f, Memoised | Sampled) for f in facts))
+
+
+def _caller(session: DefenseSession, hook: Hook, given: Values, about: Stated, rng: torch.Generator) -> Called:
+    def called(mode: Redrawn, another: bool = False) -> Tensor | None:
+        values = {name: own(value) for name, value in given.items()}
+        mode.run = split(copied(rng), "another") if another else copied(rng)
+        try:
+            with mode:
+                _, left = hook(copy.deepcopy(session), values, mode.run)
+        except Exception:  # whatever a plugin expects of messages, or of random numbers
+            return None
+        entered, sent = given[about.name], left[about.name]
+        if one_message(about.target, entered, sent):
+            entered, sent = entered[:1], sent[:1]
+        part = about.noise(entered, sent)
+        if part is None or not bool(part[0].isfinite().all()):
+            return None
+        return (part[0] / (4 * part[1] + 2.0**-30 * part[2].scale)).flatten().cpu()
+
+    return called
+
+
+def _strange_draws(called: Called, rng: torch.Generator) -> str | None:
+    """Return why some numbers of the noise are made of fewer random numbers, or of few seeds; empty where they are not,
+    None where to tell takes too long."""
+    plain = Redrawn()
+    if (base := called(plain)) is None:
+        return None
+    if plain.count == 0:
+        return ""
+    digits = sum(2 * (end - start).bit_length() for start, end, _ in plain.drawn)
+    if digits > _MOST_CALLS or digits * base.numel() > _MOST_VALUES:
+        return None
+
+    def changed(chosen: Tensor, look: int = 0) -> Tensor:
+        mode = Redrawn(chosen, split(copied(rng), f"redrawn {look}"))
+        other = called(mode)
+        if other is None or mode.count != plain.count or other.shape != base.shape:
+            return torch.ones_like(base, dtype=torch.bool)  # another path, where any number may be another one
+        return (other - base).abs() > 1
+
+    called(another := Redrawn(), another=True)
+    plain.drawn = [
+        (start, end, 0.0 if math.isnan(bits) and same else bits)
+        for (start, end, bits), same in zip(plain.drawn, plain.as_in(another), strict=True)
+    ]
+    bits = torch.cat([torch.full((end - start,), bits) for start, end, bits in plain.drawn])
+    owned, owners = _owners(plain, changed, base.numel())
+    if bool(owned.all()) and bool((bits[owners] == math.inf).all()):
+        return ""
+    with_owners, with_others = (
+        torch.stack([changed(chosen, look) for look in range(_LOOKS)]).any(0)
+        for chosen in (owners, ~owners & ~bits.isfinite())
+    )
+    if int((with_owners & ~with_others).sum()) > int(owners.sum()):
+        return _WHY
+    expanded = ~changed(bits == math.inf)
+    if int(expanded.sum()) < MANY:
+        return ""
+    seeds = (bits.isfinite() & (bits > 0)).nonzero()[:, 0]
+    if len(seeds) > _MOST_SEEDS:
+        return None
+    touched = [changed(torch.arange(plain.count) == seed)[expanded] for seed in seeds]
+    secret = _fewest_bits(torch.stack(touched), bits[seeds]) if touched else math.inf
+    return _FEW_SEEDS.format(secret) if secret < _SECRET else ""
+
+
+def _fewest_bits(touched: Tensor, bits: Tensor) -> float:
+    """Return of how many bits many numbers of noise are made that change with the same seeds, at the least.
+
+    Args:
+        touched: [seeds, numbers] which change with which.
+        bits: [seeds].
+    """
+    together, count = torch.unique(touched, dim=1, return_counts=True)
+    secret = (together * bits[:, None]).sum(0)[(count >= MANY) & together.any(0)]
+    return float(secret.min()) if len(secret) else math.inf
+
+
+def _owners(plain: Redrawn, changed: Callable[[Tensor, int], Tensor], size: int) -> tuple[Tensor, Tensor]:
+    """Return which of ``size`` numbers of noise have a random number of their own [size], and which those are [count],
+    one for each, as far as few calls tell: of those that are drawn together halves are redrawn, by every digit of their
+    places, and what changes with one half only changes with one number, whose place it tells."""
+    owned, owners = torch.zeros(size, dtype=torch.bool), torch.zeros(plain.count, dtype=torch.bool)
+    for look in range(_LOOKS):
+        for start, end, bits in plain.drawn:
+            if bits == 0:
+                continue
+            place = torch.arange(plain.count) - start
+            drawn = (place >= 0) & (place < end - start)
+            alone, which = torch.ones(size, dtype=torch.bool), torch.zeros(size, dtype=torch.long)
+            for digit in range(max(1, (end - start - 1).bit_length())):
+                one = (place >> digit) & 1 == 1
+                ones, zeros = changed(drawn & one, look), changed(drawn & ~one, look)
+                alone &= ones ^ zeros
+                which += ones.long() << digit
+                if not bool((alone & ~owned).any()):
+                    break
+            if bits < math.inf:  # whole numbers that several are made of may be long seeds
+                alone &= torch.bincount(which[alone], minlength=int(which.max()) + 1)[which] == 1
+            free = (alone & ~owned).nonzero()[:, 0]
+            free = free[~owners[start + which[free]]]
+            first = torch.full((end - start,), size).scatter_reduce_(0, which[free], free, "amin")
+            owned[first[first < size]] = True
+            owners[start:end] |= first < size
+        if bool(owned.all()):
+            break
+    return owned, owners

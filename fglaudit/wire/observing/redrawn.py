@@ -1,0 +1,78 @@
+"""A call in which some of the random numbers that are drawn from generators are others, all else equal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_CONTINUOUS = {
+    "rand", "randn", "rand_like", "randn_like", "normal", "normal_", "uniform", "uniform_", "exponential",
+    "exponential_", "cauchy_", "log_normal_",
+}  # fmt: skip
+_WHOLE = {"randint", "randint_like", "random", "random_"}
+"""Operators of torch that draw continuous numbers, and whole ones."""
+
+
+class Redrawn(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the random numbers that are drawn from generators, and draws the ``chosen`` ones [count] from ``others``.
+
+    Attributes:
+        run: the run's own generator; others are as secret as their seeds are.
+        drawn: numbers that were drawn together: the first, the one after the last, and their bits, infinite where they
+            are continuous, not a number where they are another generator's, 0 where everybody can draw them.
+    """
+
+    run: torch.Generator | None = None
+
+    def __init__(self, chosen: Tensor | None = None, others: torch.Generator | None = None) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.drawn: list[tuple[int, int, float]] = []
+        self._chosen, self._others = chosen, others
+        self._states: list[Tensor] = []
+
+    @property
+    def count(self) -> int:
+        """How many were drawn so far."""
+        return self.drawn[-1][1] if self.drawn else 0
+
+    def as_in(self, other: Redrawn) -> list[bool]:
+        """Return of all that was drawn together whether generators were in the same states in ``other``."""
+        same = [torch.equal(one, two) for one, two in zip(self._states, other._states, strict=False)]
+        return same + [False] * (len(self._states) - len(same))
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        given, name = kwargs or {}, func.overloadpacket.__name__
+        drawn_from = given.get("generator")
+        if drawn_from is None or name not in _CONTINUOUS | _WHOLE:
+            return func(*args, **given)
+        # The object is another one here: the same generator is where the run's own is.
+        state = drawn_from.get_state()
+        runs = self.run is not None and torch.equal(state, self.run.get_state())
+        if name in _WHOLE and not runs:
+            return func(*args, **given)
+        self._states.append(state)
+        before = [arg.clone() if isinstance(arg, Tensor) else arg for arg in args]
+        made = func(*args, **given)
+        start, end = self.count, self.count + made.numel()
+        bits = _bits(made, args) if name in _WHOLE else math.inf if runs else math.nan
+        self.drawn.append((start, end, bits))
+        if self._chosen is not None and bool((chosen := self._chosen[start:end]).any()) and len(chosen) == end - start:
+            other = func(*before, **(given | {"generator": self._others}))
+            made.copy_(torch.where(chosen.view(made.shape).to(made.device), other, made))
+        return made
+
+
+def _bits(made: Tensor, args: Sequence[Any]) -> float:
+    """Return how many bits each of the whole numbers ``made`` has, drawn with ``args``."""
+    ends = [arg for arg in args if isinstance(arg, int)]
+    if ends:
+        return math.log2(max(1, ends[-1] - (ends[0] if len(ends) > 1 else 0)))
+    size = 2 / torch.finfo(made.dtype).eps if made.is_floating_point() else torch.iinfo(made.dtype).max
+    return math.log2(size)
