@@ -64,4 +64,4 @@ def test_two_different_labels_are_the_fewest() -> None:
     assert "no labels" in str(LatentLabels().unsupported(run.view(Observer(wire=True, auxiliary=0.1))))
     view = run.view(Observer(wire=True, auxiliary=0.2))
     assert LatentLabels().unsupported(view) is None
-    assert len(LatentLabels().run(view, rng=derive(0, "attack"), device=CPU).subjects) > 0  # type: ignore[union-attr]
+    assert len(LatentLabels().run(view, rng=derive(0, "attack"), device=CPU).subjects) > 0
