@@ -78,9 +78,14 @@ class FeatureGenerator:
         weights = unflatten(vectors, self.layout())
         units = self.units(vectors, inputs)
         made = self.rows(vectors, units)
-        wanted = nearest(made.flatten(1, 2), x, present).view_as(made)
-        factor = self.counted(counts) * 2 * self.share(counts).view(-1, 1, 1)
-        slope = (factor.unsqueeze(3) * (made - wanted) * (1 - made.square())).flatten(2)
+        counted = self.counted(counts).flatten(1)
+        most = int(counted.sum(1).amax().item())  # no other rows need a nearest one: looking for it takes the longest
+        row = counted.byte().argsort(dim=1, descending=True, stable=True)[:, :most]
+        place = row.unsqueeze(2).expand(-1, -1, self.features)
+        shown = made.flatten(1, 2).gather(1, place)
+        factor = (counted.gather(1, row) * 2 * self.share(counts).unsqueeze(1)).unsqueeze(2)
+        slope = factor * (shown - nearest(shown, x, present)) * (1 - shown.square())
+        slope = torch.zeros_like(made.flatten(1, 2)).scatter_(1, place, slope).view(*made.shape[:2], -1)
         back = (slope @ weights["rows.weight"].transpose(1, 2)) * (units > 0)
         return flatten(
             {
@@ -94,8 +99,8 @@ class FeatureGenerator:
 
 def nearest(rows: Tensor, x: Tensor, present: Tensor) -> Tensor:
     """Return for each of ``rows`` [J, r, F] the nearest one of ``x`` [J, n, F] where ``present`` [J, n]."""
-    distances = x.square().sum(2).unsqueeze(1) - 2 * rows @ x.transpose(1, 2)
-    chosen = distances.masked_fill(~present.unsqueeze(1), float("inf")).argmin(2)
+    size = x.square().sum(2).masked_fill(~present, float("inf")).unsqueeze(1)
+    chosen = torch.baddbmm(size, rows, x.transpose(1, 2), alpha=-2).argmin(2)
     return x.gather(1, chosen.unsqueeze(2).expand(-1, -1, x.shape[2]))
 
 
