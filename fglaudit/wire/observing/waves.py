@@ -63,14 +63,9 @@ def _adds_up(numbers: Tensor, loose: float, shape: Shape, spending: Spending) ->
     for steps in (angles, angles * turns, math.pi * (numbers < 0)):
         upto = steps.cumsum(1)
         before = upto - steps
-        for start, end in (
-            (before, upto),
-            (before, before - steps),
-            (before + 2 * steps, upto),
-        ):  # the last one against
-            one, other = (
-                torch.polar(torch.ones_like(t), t).to(torch.complex64) for t in (start, end)
-            )  # all, the first
+        # all from one to another with one sign, then with another sign of the last, and of the first
+        for span in ((before, upto), (before, before - steps), (before + 2 * steps, upto)):
+            one, other = (torch.polar(torch.ones_like(angle), angle).to(torch.complex64) for angle in span)
             if bool(((one.mH @ other / samples).abs().triu() > bound).any()):
                 return True
     return False
