@@ -170,6 +170,8 @@ def plant_labels(view: View, rng: torch.Generator, **settings: object) -> Plante
     for part in (known, labels):
         y[part.nodes] = part.y.clamp(min=0)
     rows = planted_sparse_rows(view, torch.full((view.public.num_classes,), -1), _ENTRIES, rng)
+    for client in view.own:  # whose rows stay as they are
+        rows[client.y.clamp(min=0)] = client.x.to(rows)
     alone = dataclasses.replace(view, topology=None)
     planted = _rehearsed(alone, rng, rows[y], y=y, edges=torch.empty(2, 0, dtype=torch.long), **settings)  # type: ignore[arg-type]
     asked = torch.arange(len(y))
