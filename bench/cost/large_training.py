@@ -1,6 +1,6 @@
 """FedGCN trained on a drawn graph, by default of ogbn-products' size: 2.4 million nodes, 61.9 million undirected edges,
-100 features, 47 classes, its shares of training, validation and test nodes, 10 clients; 10 rounds, full batch, once on
-each device that is asked for.
+100 features, 47 classes, its shares of training, validation and test nodes, 10 clients; 10 rounds, full batch, on the
+device that is asked for.
 
 Nothing is recorded. Every number of hops is measured in a process of its own, whose peak memory is its row's, the
 drawing of the graph included. On a random graph almost every node is a neighbour of every client: no real graph asks

@@ -149,7 +149,8 @@ class AskedAgain:
         if twice is None:
             twice = of_few(before, (hook, kept), first_asked, rng, self.spending) or {}
         found |= {target: why for target, why in twice.items() if target not in found}
-        return live[0], made_of_fewer(before, first_asked, (hook, kept), few, rng) | found
+        unaccused = [about for about in first_asked if about.target not in found]
+        return live[0], found | made_of_fewer(before, unaccused, (hook, kept), few, rng)
 
     def _once(
         self, hook: Hook, given: Values, rng: torch.Generator, asked: Sequence[Stated], why: str
