@@ -15,11 +15,11 @@ from pathlib import Path
 from bench.fedgt import accuracy as fedgt_accuracy
 from bench.pages import write_between
 from fglaudit.files.own import write_atomic
-from fglaudit.reproduce import status
 from fglaudit.reproduce.measurements import Table
 from fglaudit.reproduce.published import TITLES
 from fglaudit.reproduce.run import KEY, VALUES
-from fglaudit.reproduce.status_output import summary
+from fglaudit.reproduce.status.judged import judged
+from fglaudit.reproduce.status.text import summary
 
 REPOSITORY = Path(__file__).parents[1]
 STORED = REPOSITORY / "fglaudit" / "reproduce" / "stored.csv"
@@ -47,7 +47,7 @@ def keep(folder: Path) -> int:
 
 def update_pages() -> None:
     """Write the counts of what ships into ``PAGE``, and FedGT's tables."""
-    write_between(PAGE, MARKS, summary(status.judged(REPOSITORY / "no runs of one's own")))
+    write_between(PAGE, MARKS, summary(judged(REPOSITORY / "no runs of one's own")))
     fedgt_accuracy.update()
 
 

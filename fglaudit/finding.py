@@ -160,7 +160,7 @@ class CellRecord:
             and the sums of the control and of what the attack gained and lost against it, in the primary metric on the
             scale [0, 1], so that intervals over several seeds can be formed later (``fglaudit.scoring.metrics``).
         breakdowns: by the same key: the primary metric by degree bucket, class and client, for the report.
-        examples: by the same key: a few true rows beside the rebuilt ones, see ``fglaudit.quantities.row_examples``.
+        examples: by the same key: a few true rows beside the rebuilt ones, see ``fglaudit.quantities.rows.examples``.
         partition_facts: missing links, label heterogeneity, client sizes, and a digest that is equal where clients hold
             the same nodes.
         history: client-mean and whole-test accuracy per round; ``right``: 1 or 0 for every test place, by node id.

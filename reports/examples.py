@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fglaudit.quantities.row_examples import RowExample
+from fglaudit.quantities.rows.examples import RowExample
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import FEATURES, Leak
 from fglaudit.reports.summary import Setting

@@ -34,7 +34,7 @@ from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import SERVER, Embeddings, MessageBatch, ModelUpdate, Payload
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgat.masking import degree_batches, mask_nodes
-from fglaudit.quantities.game import Game, score
+from fglaudit.quantities.rows.game import Game, score
 from fglaudit.recording import record_training
 from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive

@@ -23,7 +23,7 @@ from fglaudit.interfaces import Channel, Reconstruction, Trained
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import MaskedMatrices
 from fglaudit.protocols.fedgat.fedgat import FedGAT
-from fglaudit.quantities.game import Game, score
+from fglaudit.quantities.rows.game import Game, score
 from fglaudit.recording import record_training
 from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive

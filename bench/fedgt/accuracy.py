@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.pages import write_between
-from fglaudit.reproduce.found import Found, RowKey, key_of, measured
 from fglaudit.reproduce.published import (
     AT_THEIR_RATE,
     BY_THEIR_CODE,
@@ -21,7 +20,8 @@ from fglaudit.reproduce.published import (
     Published,
     all_published,
 )
-from fglaudit.reproduce.status import POINTS, among_enough, off
+from fglaudit.reproduce.status.found import Found, RowKey, key_of, measured
+from fglaudit.reproduce.status.judged import POINTS, among_enough, off
 
 PAGE = Path(__file__).parents[2] / "docs" / "fedgt-accuracy.md"
 MARKS = ("<!-- tables: python -m bench.fedgt.accuracy -->\n", "<!-- end of tables -->\n")

@@ -26,7 +26,7 @@ from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import DefenseSession
 from fglaudit.protocols.baselines.local_gt import LocalGT
 from fglaudit.protocols.fedgt.sources import AS_PUBLISHED
-from fglaudit.reproduce import fedgt
+from fglaudit.reproduce.papers import fedgt
 from fglaudit.reproduce.published import all_published
 from fglaudit.rng import derive
 from fglaudit.wire.channel import RecordingChannel

@@ -38,8 +38,8 @@ from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch, Payload
 from fglaudit.privacy.mechanism import clip_messages
 from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.recording import Recording, record_training
-from fglaudit.reproduce import fedgt
 from fglaudit.reproduce.measurements import Table
+from fglaudit.reproduce.papers import fedgt
 from fglaudit.scoring import GroundTruth, score
 from fglaudit.view import Observer
 from fglaudit.wire.channel import Keep, RecordingChannel

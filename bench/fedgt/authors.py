@@ -2,8 +2,8 @@
 
 ``CLONE`` is a copy of ``zaixizhang/FedGT`` (ac35442), which is not part of this package. Its network, clustering and
 alignment are imported; the loop of clients and server around them is ours, on the partition, split and row-normalised
-features of the rows ``FedGT, as published code`` (:mod:`fglaudit.reproduce.fedgt`), with the settings of the authors'
-command line. Where a node reaches fewer than 25 others the rest is drawn from all nodes, as their loader does.
+features of the rows ``FedGT, as published code`` (:mod:`fglaudit.reproduce.papers.fedgt`), with the settings of the
+authors' command line. Where a node reaches fewer than 25 others the rest is drawn from all nodes, as their loader does.
 
 Printed are accuracies in percent, mean over clients, of the round with the best validation accuracy among those tested.
 """
@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fglaudit.graph import ClientGraph
-from fglaudit.reproduce import fedgt
+from fglaudit.reproduce.papers import fedgt
 from fglaudit.reproduce.published import Published
 from fglaudit.rng import derive
 

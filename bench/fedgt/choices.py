@@ -21,8 +21,8 @@ from fglaudit.interfaces import FederatedProtocol, bound
 from fglaudit.protocols.baselines.fedavg_gophormer import FedAvgGophormer
 from fglaudit.protocols.baselines.fedavg_graphgps import FedAvgGraphGPS
 from fglaudit.protocols.fedgt.fedgt import FedGT
-from fglaudit.reproduce import fedgt
 from fglaudit.reproduce.measurements import Table
+from fglaudit.reproduce.papers import fedgt
 from fglaudit.rng import derive
 from fglaudit.wire.channel import RecordingChannel
 

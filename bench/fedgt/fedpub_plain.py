@@ -19,7 +19,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph
 from fglaudit.protocols.fedpub.fedpub import COMMUNITIES, COMMUNITY_NODES, EDGE_PROBABILITY
-from fglaudit.reproduce import fedgt
+from fglaudit.reproduce.papers import fedgt
 from fglaudit.reproduce.published import BY_THEIR_CODE, Published
 from fglaudit.rng import derive
 

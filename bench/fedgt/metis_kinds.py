@@ -12,7 +12,7 @@ import statistics
 import pymetis
 
 from fglaudit.nn.sparse import row_starts
-from fglaudit.reproduce import fedgt
+from fglaudit.reproduce.papers import fedgt
 from fglaudit.reproduce.published import all_published
 
 SEEDS = range(8)

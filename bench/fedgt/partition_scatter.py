@@ -10,8 +10,8 @@ from __future__ import annotations
 import argparse
 import statistics
 
-from fglaudit.reproduce import fedgt
-from fglaudit.reproduce.figures import rows_of
+from fglaudit.reproduce.measuring import rows_of
+from fglaudit.reproduce.papers import fedgt
 from fglaudit.reproduce.trainings import trained
 
 

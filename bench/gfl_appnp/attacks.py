@@ -26,11 +26,11 @@ from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import SERVER, Jacobians
 from fglaudit.protocols.gfl_appnp import gfl_appnp
-from fglaudit.quantities.claims import SAME_DIRECTION, check_claims
-from fglaudit.quantities.game import Game, score
+from fglaudit.quantities.rows.claims import SAME_DIRECTION, check_claims
+from fglaudit.quantities.rows.game import Game, score
 from fglaudit.recording import record_training
-from fglaudit.reproduce.gfl_appnp import SETTINGS
 from fglaudit.reproduce.measurements import Table
+from fglaudit.reproduce.papers.gfl_appnp import SETTINGS
 from fglaudit.rng import derive
 from fglaudit.scoring import GroundTruth
 from fglaudit.view import Observer, View

@@ -30,7 +30,7 @@ from fglaudit.datasets import CsbmTask, DatasetSpec
 from fglaudit.defenses.none import NoDefense
 from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
-from fglaudit.reproduce import gfl_appnp
+from fglaudit.reproduce.papers import gfl_appnp
 from fglaudit.reproduce.published import BY_THEIR_CODE, Published
 from fglaudit.reproduce.trainings import trained_on
 from fglaudit.rng import derive

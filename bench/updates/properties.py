@@ -26,7 +26,7 @@ from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Inference
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import SERVER, ModelUpdate
-from fglaudit.quantities.training_labels import TrainingLabels
+from fglaudit.quantities.clients.training_labels import TrainingLabels
 from fglaudit.recording import record_training
 from fglaudit.registry import build
 from fglaudit.reproduce.measurements import Table

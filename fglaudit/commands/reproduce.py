@@ -39,7 +39,7 @@ def reproduce(
     """Measure a table of one of the papers, ours beside theirs; the same command goes on where it was stopped."""
     refuse_less_than_one("--seeds", seeds, "leave it out for all that the table is reproduced with")
     if status:
-        from fglaudit.reproduce.status_output import status_of
+        from fglaudit.reproduce.status.text import status_of
 
         changed = (("--quick", quick), ("--only", only), ("--seeds", seeds), ("--device", device != "auto"))
         given = [name for name, value in changed if value]
@@ -53,7 +53,7 @@ def reproduce(
         return
     import torch
 
-    from fglaudit.reproduce.output import markdown, write
+    from fglaudit.reproduce.printing.table import markdown, write
     from fglaudit.reproduce.published import TITLES
     from fglaudit.reproduce.run import reproduce as measured
     from fglaudit.suite.overrides import data_root, pick_device

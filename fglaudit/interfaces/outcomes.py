@@ -12,7 +12,7 @@ from fglaudit.view import View
 
 PREDICTED_CLASSES = "predicted-classes"
 """In :attr:`Trained.truth`: the class that every node's own row predicts [N], where nodes report it. A guess that is
-told them is the most that reports say of rows (:mod:`fglaudit.quantities.class_alone`)."""
+told them is the most that reports say of rows (:mod:`fglaudit.quantities.rows.class_alone`)."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fglaudit.errors import unknown
-from fglaudit.quantities.attributes import Attributes
 from fglaudit.quantities.base import (
     Attempt,
     Comparison,
@@ -14,21 +13,22 @@ from fglaudit.quantities.base import (
     Result,
     Scores,
 )
-from fglaudit.quantities.centroids import Centroids
-from fglaudit.quantities.edges import Edges
-from fglaudit.quantities.features import Features
-from fglaudit.quantities.global_nodes import GlobalNodeValues
-from fglaudit.quantities.held_rows import HeldRows
-from fglaudit.quantities.label_distributions import LabelDistributions
-from fglaudit.quantities.labels import Labels
-from fglaudit.quantities.layer_inputs import LayerInputs
-from fglaudit.quantities.layer_words import LayerWords
-from fglaudit.quantities.linkage import Linkage
-from fglaudit.quantities.membership import Membership
-from fglaudit.quantities.neighboring_clients import NeighboringClients
-from fglaudit.quantities.norms import L1Norms, SquaredNorms
-from fglaudit.quantities.training_labels import TrainingLabels
-from fglaudit.quantities.training_membership import TrainingMembership
+from fglaudit.quantities.clients.centroids import Centroids
+from fglaudit.quantities.clients.global_nodes import GlobalNodeValues
+from fglaudit.quantities.clients.label_distributions import LabelDistributions
+from fglaudit.quantities.clients.linkage import Linkage
+from fglaudit.quantities.clients.training_labels import TrainingLabels
+from fglaudit.quantities.nodes.attributes import Attributes
+from fglaudit.quantities.nodes.edges import Edges
+from fglaudit.quantities.nodes.labels import Labels
+from fglaudit.quantities.nodes.membership import Membership
+from fglaudit.quantities.nodes.neighboring_clients import NeighboringClients
+from fglaudit.quantities.nodes.norms import L1Norms, SquaredNorms
+from fglaudit.quantities.nodes.training_membership import TrainingMembership
+from fglaudit.quantities.rows.features import Features
+from fglaudit.quantities.unplaced.held_rows import HeldRows
+from fglaudit.quantities.unplaced.layer_inputs import LayerInputs
+from fglaudit.quantities.unplaced.layer_words import LayerWords
 
 QUANTITIES: dict[str, Quantity] = {
     quantity.name: quantity

@@ -1,7 +1,7 @@
 """The contract of a quantity: who is asked about, what is true, what a guess achieves, how a result is scored.
 
-Feature rows are one quantity among the others (:mod:`fglaudit.quantities.features`): there is one path from a result to
-its figures, and one self-test.
+Feature rows are one quantity among the others (:mod:`fglaudit.quantities.rows.features`): there is one path from a
+result to its figures, and one self-test.
 """
 
 from __future__ import annotations
@@ -75,24 +75,40 @@ class ObserverTruth:
     def strangers(self) -> Tensor:
         """Return ids of the nodes of which the observer holds no row: neither its own nor an auxiliary one, whole or in
         part."""
-        known = torch.zeros(self.graph.num_nodes, dtype=torch.bool)
-        known[self.auxiliary.nodes] = True
+        unknown = self.foreign()
+        unknown[self.auxiliary.nodes] = False
         if self.partial is not None:
-            known[self.partial.nodes] = True
+            unknown[self.partial.nodes] = False
+        return unknown.nonzero().squeeze(1)
+
+    def others(self) -> Tensor:
+        """Return the clients that are not observing, ascending."""
+        watching = self.observer.clients
+        return torch.tensor([k for k in range(self.graph.num_clients) if k not in watching], dtype=torch.long)
+
+    def foreign(self) -> Tensor:
+        """Return which nodes no observing client holds, a mask [N]."""
+        foreign = torch.ones(self.graph.num_nodes, dtype=torch.bool)
         for k in self.observer.clients:
-            known[self.graph.clients[k]] = True
-        return (~known).nonzero().squeeze(1)
+            foreign[self.graph.clients[k]] = False
+        return foreign
+
+    def held_by_others(self, nodes: Tensor) -> Tensor:
+        """Return which of ``nodes`` [S] clients hold, but no observing one, a mask [S]."""
+        return torch.isin(nodes, torch.cat(self.graph.clients)) & self.foreign()[nodes]
 
     def clusters(self, nodes: Tensor) -> Tensor:
         """Return the cluster of everything asked about ``nodes`` [S], for intervals: the observing client where every
         client is one in turn, otherwise the client that owns the node (the last one where clients overlap). Nodes that
         no client holds are one more cluster."""
-        if self.pooled:
-            return torch.full_like(nodes, self.observer.clients[0])
         owner = torch.full((self.graph.num_nodes,), self.graph.num_clients)
         for k, ids in enumerate(self.graph.clients):
             owner[ids] = k
-        return owner[nodes]
+        return self.clusters_of(owner[nodes])
+
+    def clusters_of(self, clients: Tensor) -> Tensor:
+        """Return the cluster of everything asked about ``clients`` [S], as :meth:`clusters` does of nodes."""
+        return torch.full_like(clients, self.observer.clients[0]) if self.pooled else clients
 
 
 @dataclass(frozen=True)
@@ -349,6 +365,12 @@ def subject_codes(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
         return first, second
     width = int(max(first.max().item() if first.numel() else 0, second.max().item() if second.numel() else 0)) + 1
     return first[:, 0] * width + first[:, 1], second[:, 0] * width + second[:, 1]
+
+
+def mean_known_row(view: View) -> Tensor:
+    """Return the mean [F] of the rows that the observer knows; without any, ones."""
+    known = view.known_rows().x
+    return known.double().mean(0) if len(known) else torch.ones(view.public.num_features, dtype=torch.double)
 
 
 def similarity_scores(question: Question, estimate: Tensor) -> Scores:

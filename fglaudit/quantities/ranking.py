@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from scipy.stats import beta
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
-from fglaudit.quantities.base import Question, Scores
+from fglaudit.interfaces import Inference
+from fglaudit.quantities.base import InferredQuantity, Question, Scores
 from fglaudit.quantities.negatives import Negatives
+from fglaudit.view import View
 
 RESAMPLES = 1000
 TAIL = 0.025
@@ -104,11 +107,19 @@ def require_negatives(count: int, rate: float) -> None:
         )
 
 
-def ranked(question: Question, estimate: Tensor) -> Scores:
-    """Score ``estimate`` [S] of subjects that are true or not: the area under the ROC curve, over the true ones."""
-    true = question.truth > 0
-    positive, negative = estimate[true].double(), estimate[~true].double()
-    values = placements(positive, negative)
-    at_one = found_at(positive, negative, 0.01)
-    columns = {"auc": float(values.mean().item()), "tpr_at_fpr_1": float(at_one.mean().item())}
-    return Scores(values, question.clusters[true], columns, against(positive, negative, question.clusters[~true]))
+class RankedQuantity(InferredQuantity):
+    """A quantity whose subjects are true or not: an estimate is a score [S], the higher the likelier, the metric is the
+    area under the ROC curve, and a guess says the same of every subject."""
+
+    metric: ClassVar[str] = "auc"
+
+    def guess(self, view: View, subjects: Tensor, rng: torch.Generator) -> Inference:
+        return Inference(self.name, subjects, torch.zeros(len(subjects), dtype=torch.double))
+
+    def judge(self, question: Question, estimate: Tensor) -> Scores:
+        true = question.truth > 0
+        positive, negative = estimate[true].double(), estimate[~true].double()
+        values = placements(positive, negative)
+        at_one = found_at(positive, negative, 0.01)
+        columns = {"auc": float(values.mean().item()), "tpr_at_fpr_1": float(at_one.mean().item())}
+        return Scores(values, question.clusters[true], columns, against(positive, negative, question.clusters[~true]))

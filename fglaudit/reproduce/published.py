@@ -51,7 +51,7 @@ TITLES = {
     "gfl-appnp-table2": "GFL-APPNP, Table 2: accuracy for its three tasks and variants",
     "gfl-appnp-figure2": "GFL-APPNP, Figure 2(a): accuracy against the connectivity of the graph",
 }
-"""By name, all that can be reproduced; of figures the papers print no numbers (:mod:`.unprinted`)."""
+"""By name, all that can be reproduced; of figures the papers print no numbers (:mod:`.papers.unprinted`)."""
 
 
 @dataclass(frozen=True)

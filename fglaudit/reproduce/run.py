@@ -12,8 +12,8 @@ import torch
 from fglaudit.execution.folder.lock import folder_lock
 from fglaudit.execution.folder.run_folder import run_folder
 from fglaudit.files.own import make_folder
-from fglaudit.reproduce.figures import measure, seeds_of, table_rows
 from fglaudit.reproduce.measurements import Table
+from fglaudit.reproduce.measuring import measure, seeds_of, table_rows
 from fglaudit.reproduce.published import Published
 from fglaudit.reproduce.trainings import CPU, Measured
 

@@ -7,7 +7,7 @@ measured with its sample, that of the last one with all copies.
 
 The name and the comparison are FedGCN's, which samples half. Its authors' code draws the half once per training, hands
 clients the rows of these neighbours and trains FedGCN's 1-hop variant on them
-(``fglaudit/reproduce/published_one_hop.py``).
+(``fglaudit/reproduce/authors_code/fedgcn_one_hop.py``).
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ Choices where the paper's text is silent:
   noisy sums this is post-processing, at no epsilon; without noise it shows neighbours more hops.
 * With 1 hop the second layer propagates among own nodes alone, with degrees in the whole graph. The paper's 1-hop
   accuracies are higher than that: its published code gives clients their neighbours' features
-  (``fglaudit/reproduce/published_one_hop.py``).
+  (``fglaudit/reproduce/authors_code/fedgcn_one_hop.py``).
 * Accuracy is the new global model's, tested by every client on its own test nodes; the last round counts.
 """
 

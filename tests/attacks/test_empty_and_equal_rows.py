@@ -21,8 +21,8 @@ from fglaudit.interfaces import Inference, Reconstruction
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
-from fglaudit.quantities.claims import check_claims
-from fglaudit.quantities.game import Game
+from fglaudit.quantities.rows.claims import check_claims
+from fglaudit.quantities.rows.game import Game
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, example_graph, record
 from fglaudit.view import Observer

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from fglaudit.reproduce import fedgt
+from fglaudit.reproduce.papers import fedgt
 from fglaudit.testing import example_graph
 
 ROOT = Path(__file__).resolve().parents[2]

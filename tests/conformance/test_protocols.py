@@ -9,7 +9,7 @@ from recordings import OBSERVERS, SETUPS
 from fglaudit.protocols import PROTOCOLS
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.quantities import ObserverTruth
-from fglaudit.quantities.game import Game
+from fglaudit.quantities.rows.game import Game
 from fglaudit.testing import check_protocol, example_graph
 from fglaudit.wire.side_knowledge import draw_auxiliary
 

@@ -8,8 +8,8 @@ from places import on_devices, place
 
 from fglaudit.interfaces import DefenseSession, Trained
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
-from fglaudit.reproduce.published_one_hop import PublishedOneHop
-from fglaudit.reproduce.published_sums import PublishedSums
+from fglaudit.reproduce.authors_code.fedgcn_one_hop import PublishedOneHop
+from fglaudit.reproduce.authors_code.fedgcn_sums import PublishedSums
 from fglaudit.rng import derive
 from fglaudit.testing import example_graph
 from fglaudit.wire.channel import RecordingChannel

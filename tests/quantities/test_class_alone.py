@@ -22,7 +22,7 @@ from fglaudit.observers import ObserverSpec
 from fglaudit.payloads import SERVER, ClassReports, MessageBatch, NeighborSums, Payload
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.private.private_reports import PrivateReports
-from fglaudit.quantities.class_alone import class_alone
+from fglaudit.quantities.rows.class_alone import class_alone
 from fglaudit.recording import record_training
 from fglaudit.scoring import score
 from fglaudit.testing import example_graph, record

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Reconstruction
-from fglaudit.quantities import row_metrics
-from fglaudit.quantities.features import with_guesses
-from fglaudit.quantities.game import Game, breakdown, score
-from fglaudit.quantities.row_metrics import RELATIVE_TOLERANCE, auc_of_entries, matched_exact, score_rows
+from fglaudit.quantities.rows import metrics as row_metrics
+from fglaudit.quantities.rows.breakdown import breakdown
+from fglaudit.quantities.rows.features import with_guesses
+from fglaudit.quantities.rows.game import Game, score
+from fglaudit.quantities.rows.metrics import RELATIVE_TOLERANCE, auc_of_entries, matched_exact, score_rows
 from fglaudit.rng import derive
 from fglaudit.scoring.metrics import clusters_of
 

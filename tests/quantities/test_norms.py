@@ -16,7 +16,7 @@ from fglaudit.interfaces import Inference
 from fglaudit.payloads import SERVER
 from fglaudit.quantities import Attempt
 from fglaudit.quantities.base import Comparison, Question
-from fglaudit.quantities.norms import _of_others
+from fglaudit.quantities.nodes.norms import _of_others
 from fglaudit.rng import derive
 from fglaudit.view import Observer
 

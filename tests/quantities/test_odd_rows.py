@@ -13,7 +13,7 @@ import fglaudit
 from fglaudit.adversary.priors.prior_only import best_entry_count
 from fglaudit.graph import FeatureKind
 from fglaudit.partition import PartitionSpec
-from fglaudit.quantities.row_metrics import RELATIVE_TOLERANCE, exact, matched_exact
+from fglaudit.quantities.rows.metrics import RELATIVE_TOLERANCE, exact, matched_exact
 
 NODES = 60
 

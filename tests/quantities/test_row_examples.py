@@ -14,9 +14,9 @@ from fglaudit.execution.run_cell import run_cell
 from fglaudit.files.own import stamped
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Reconstruction
-from fglaudit.quantities.game import Game
-from fglaudit.quantities.row_examples import MOST_ENTRIES, RowExample, row_examples
-from fglaudit.quantities.row_metrics import score_rows
+from fglaudit.quantities.rows.examples import MOST_ENTRIES, RowExample, row_examples
+from fglaudit.quantities.rows.game import Game
+from fglaudit.quantities.rows.metrics import score_rows
 
 NODES = torch.tensor([4, 7, 9])
 TRUTH = torch.tensor([[1.0, 1, 0, 0], [0, 1, 1, 0], [1, 0, 0, 1]])

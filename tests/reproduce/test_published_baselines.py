@@ -15,8 +15,8 @@ from fglaudit.graph import components
 from fglaudit.interfaces import Trained
 from fglaudit.nn.weights import fan_in, unflatten
 from fglaudit.partition import PartitionSpec
-from fglaudit.reproduce.gfl_appnp import by_majority
-from fglaudit.reproduce.published_baselines import PublishedAPPNP, PublishedGAT, PublishedSAGE, attended
+from fglaudit.reproduce.authors_code.gfl_appnp_baselines import PublishedAPPNP, PublishedGAT, PublishedSAGE, attended
+from fglaudit.reproduce.papers.gfl_appnp import by_majority
 from fglaudit.reproduce.trainings import Training, trained
 from fglaudit.rng import derive
 

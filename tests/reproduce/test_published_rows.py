@@ -27,10 +27,10 @@ from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.protocols.fedsage.fedsage import FedSage
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
-from fglaudit.reproduce import data_tables, fedgt, gfl_appnp, message_sizes, nfedgnn, unprinted
-from fglaudit.reproduce.figures import NO_TRAINING, measure, protocol_of, rows_of, seeds_of, table_rows
+from fglaudit.reproduce.authors_code.fedgt_baselines import PublishedFedPer
+from fglaudit.reproduce.measuring import NO_TRAINING, measure, protocol_of, rows_of, seeds_of, table_rows
+from fglaudit.reproduce.papers import data_tables, fedgt, gfl_appnp, message_sizes, nfedgnn, unprinted
 from fglaudit.reproduce.published import AT_THEIR_RATE, BY_THEIR_CODE, FEW_HIDDEN, TITLES, all_published
-from fglaudit.reproduce.published_fedavg import PublishedFedPer
 from fglaudit.reproduce.run import reproduce
 from fglaudit.reproduce.trainings import Measured, Training
 from fglaudit.rng import derive
@@ -75,13 +75,13 @@ def test_every_row_names_a_training_or_says_why_there_is_none(monkeypatch: pytes
         raise ReachedError
 
     for module in ("fedgcn", "fedgat", "fedgt", "fedgt_costs", "nfedgnn", "gfl_appnp"):
-        monkeypatch.setattr(f"fglaudit.reproduce.{module}.trained", stop)
+        monkeypatch.setattr(f"fglaudit.reproduce.papers.{module}.trained", stop)
     for name in (
         "nfedgnn.validated",
         "fedgt_costs.preprocessing",
         "gfl_appnp.lambda_max",
     ):
-        monkeypatch.setattr(f"fglaudit.reproduce.{name}", stop)
+        monkeypatch.setattr(f"fglaudit.reproduce.papers.{name}", stop)
     monkeypatch.setattr(PartitionSpec, "apply", lambda *_: None)
     monkeypatch.setattr(DatasetSpec, "load", lambda *_: None)
     elsewhere = (*data_tables.COUNTS, *data_tables.PARTITIONS, *message_sizes.METRICS, "label-rate")

@@ -19,10 +19,11 @@ from fglaudit.cli import app
 from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
 from fglaudit.partition import PartitionSpec
-from fglaudit.reproduce import data_tables, fedgt_costs, nfedgnn, run
-from fglaudit.reproduce.figures import measure, rows_of
+from fglaudit.reproduce import run
 from fglaudit.reproduce.measurements import Table
-from fglaudit.reproduce.output import COLUMNS, as_csv, markdown, write
+from fglaudit.reproduce.measuring import measure, rows_of
+from fglaudit.reproduce.papers import data_tables, fedgt_costs, nfedgnn
+from fglaudit.reproduce.printing.table import COLUMNS, as_csv, markdown, write
 from fglaudit.reproduce.published import TITLES, Published, all_published
 from fglaudit.reproduce.run import reproduce
 from fglaudit.reproduce.trainings import Measured

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from bench.fedgt import accuracy as fedgt_accuracy
 from fglaudit.cli import app
 from fglaudit.errors import FglauditError
-from fglaudit.reproduce.figures import measure, obstacle, rows_of, seeds_of
 from fglaudit.reproduce.measurements import Table
+from fglaudit.reproduce.measuring import measure, obstacle, rows_of, seeds_of
 from fglaudit.reproduce.published import (
     AT_THEIR_RATE,
     BY_THEIR_CODE,
@@ -25,8 +25,8 @@ from fglaudit.reproduce.published import (
     all_published,
 )
 from fglaudit.reproduce.run import KEY, VALUES
-from fglaudit.reproduce.status import BARRED, EXPLAINED, HIT, MISSED, OPEN, Judged, judged, share_unexplained
-from fglaudit.reproduce.status_output import status_of, summary
+from fglaudit.reproduce.status.judged import BARRED, EXPLAINED, HIT, MISSED, OPEN, Judged, judged, share_unexplained
+from fglaudit.reproduce.status.text import status_of, summary
 
 DOCS = Path(__file__).parents[2]
 EMPTY = Path("no-such-folder")
@@ -66,9 +66,10 @@ def test_causes_are_those_of_printed_rows_and_have_a_page() -> None:
 
 
 def invented(monkeypatch: pytest.MonkeyPatch, **tables: list[dict[str, str]]) -> None:
-    for module in ("found", "status"):
+    for module in ("found", "judged"):
         monkeypatch.setattr(
-            f"fglaudit.reproduce.{module}.packaged", lambda name: tuple(tables.get(name.removesuffix(".csv"), ()))
+            f"fglaudit.reproduce.status.{module}.packaged",
+            lambda name: tuple(tables.get(name.removesuffix(".csv"), ())),
         )
 
 

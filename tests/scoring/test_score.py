@@ -19,10 +19,10 @@ from fglaudit.observers import ObserverSpec
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.quantities import ObserverTruth
-from fglaudit.quantities.claims import check_claims
-from fglaudit.quantities.features import with_guesses
-from fglaudit.quantities.game import Game
-from fglaudit.quantities.game import score as score_games
+from fglaudit.quantities.rows.claims import check_claims
+from fglaudit.quantities.rows.features import with_guesses
+from fglaudit.quantities.rows.game import Game
+from fglaudit.quantities.rows.game import score as score_games
 from fglaudit.recording import record_training
 from fglaudit.rng import derive
 from fglaudit.scoring import score

@@ -15,7 +15,7 @@ from fglaudit.observers import ObserverSpec
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.quantities import quantity
-from fglaudit.quantities.neighboring_clients import NeighboringClients
+from fglaudit.quantities.nodes.neighboring_clients import NeighboringClients
 from fglaudit.rng import derive
 from fglaudit.scoring.score import Scorer
 from fglaudit.testing import record

@@ -16,7 +16,7 @@ from fglaudit.errors import FglauditError, shown
 from fglaudit.files.own import stamped, unstamped
 from fglaudit.finding import NO, YES, CellRecord, Finding, Status
 from fglaudit.guarantees import RELATIONS, Audit, FieldState, MeasuredCurve, Outcome, Verdict, Word
-from fglaudit.quantities.row_examples import RowExample
+from fglaudit.quantities.rows.examples import RowExample
 from fglaudit.scoring.clusters import PairedClusters
 
 NAME = re.compile(r"[0-9a-f]{16}")

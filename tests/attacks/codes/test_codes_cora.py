@@ -19,7 +19,7 @@ from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.private.private_reports import PrivateReports
 from fglaudit.protocols.private.structure_only import StructureOnly
-from fglaudit.quantities.class_alone import class_alone
+from fglaudit.quantities.rows.class_alone import class_alone
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, record
 from fglaudit.view import Observer

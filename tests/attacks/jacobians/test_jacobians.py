@@ -27,9 +27,9 @@ from fglaudit.graph import FederatedGraph, federate
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.payloads import HiddenRepresentations, Jacobians, MessageBatch
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
-from fglaudit.quantities.claims import check_claims
-from fglaudit.quantities.features import exact_share
-from fglaudit.quantities.game import score
+from fglaudit.quantities.rows.claims import check_claims
+from fglaudit.quantities.rows.features import exact_share
+from fglaudit.quantities.rows.game import score
 from fglaudit.rng import derive
 from fglaudit.testing import Run, check_attack, record
 from fglaudit.view import Observer, View

@@ -27,9 +27,9 @@ from fglaudit.graph import FeatureKind, FederatedGraph, federate
 from fglaudit.interfaces import Defense, Reconstruction
 from fglaudit.nn.propagation import personalised_propagation
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
-from fglaudit.quantities.claims import Claims, check_claims
-from fglaudit.quantities.features import exact_share
-from fglaudit.quantities.game import Game
+from fglaudit.quantities.rows.claims import Claims, check_claims
+from fglaudit.quantities.rows.features import exact_share
+from fglaudit.quantities.rows.game import Game
 from fglaudit.rng import derive
 from fglaudit.structure import Propagation
 from fglaudit.testing import Run, check_attack, record

@@ -19,7 +19,7 @@ from fglaudit.graph import canonical_edges
 from fglaudit.interfaces import Reconstruction
 from fglaudit.payloads import Embeddings, MessageBatch, Payload
 from fglaudit.protocols.fedgat.fedgat import FedGAT
-from fglaudit.quantities.game import score
+from fglaudit.quantities.rows.game import score
 from fglaudit.rng import derive
 from fglaudit.scoring.selftest import NoiseMessages
 from fglaudit.testing import CPU, Run, check_attack, example_graph, record

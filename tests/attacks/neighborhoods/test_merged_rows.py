@@ -10,7 +10,7 @@ from fglaudit.attacks.neighborhoods.merged_rows import MergedRows, decode_totals
 from fglaudit.defenses.graph.merge_neighbors import MergeNeighbors
 from fglaudit.interfaces import Reconstruction
 from fglaudit.protocols.fedgat.fedgat import FedGAT
-from fglaudit.quantities.game import score
+from fglaudit.quantities.rows.game import score
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, check_attack, example_graph, record
 from fglaudit.view import Observer

@@ -17,8 +17,8 @@ from fglaudit.attacks.neighborhoods.power_moments import PowerMoments
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.payloads import MaskedMatrices, MessageBatch
-from fglaudit.quantities.game import Game
-from fglaudit.quantities.row_metrics import matched_exact
+from fglaudit.quantities.rows.game import Game
+from fglaudit.quantities.rows.metrics import matched_exact
 from fglaudit.rng import derive
 from fglaudit.scoring.selftest import NoiseMessages
 from fglaudit.structure import Attention, Structure

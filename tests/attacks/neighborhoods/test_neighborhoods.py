@@ -19,8 +19,8 @@ from fglaudit.attacks import ATTACKS
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.payloads import SERVER
-from fglaudit.quantities.game import Game
-from fglaudit.quantities.row_metrics import matched_exact
+from fglaudit.quantities.rows.game import Game
+from fglaudit.quantities.rows.metrics import matched_exact
 from fglaudit.rng import derive
 from fglaudit.testing import check_attack
 from fglaudit.view import Observer, View

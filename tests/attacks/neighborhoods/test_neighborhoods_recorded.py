@@ -16,7 +16,7 @@ from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.interfaces import Attack, Defense, Reconstruction
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgat.fedgat import FedGAT
-from fglaudit.quantities.game import score
+from fglaudit.quantities.rows.game import score
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, Run, check_attack, record
 from fglaudit.view import Observer

@@ -32,7 +32,7 @@ from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
-from fglaudit.quantities.claims import check_claims
+from fglaudit.quantities.rows.claims import check_claims
 from fglaudit.rng import derive
 from fglaudit.sealing import SealedTensor, sealed_tensor
 from fglaudit.testing import CPU, Run, check_defense, example_graph, record

@@ -13,7 +13,7 @@ from fglaudit.execution.folder.plan import Planned
 from fglaudit.execution.folder.stored_record import Made, record_text
 from fglaudit.execution.folder.stored_run import Manifest
 from fglaudit.finding import CellRecord, Finding, Status
-from fglaudit.quantities.row_examples import RowExample
+from fglaudit.quantities.rows.examples import RowExample
 from fglaudit.reports import write_report
 from fglaudit.scoring.metrics import metric_interval, read_clusters
 

@@ -9,7 +9,7 @@ from fglaudit.finding import Finding, Status
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.observers import ObserverSpec
 from fglaudit.quantities import Attempt, InferredQuantity, ObserverTruth, quantity
-from fglaudit.quantities.game import Game
+from fglaudit.quantities.rows.game import Game
 from fglaudit.rng import derive
 from fglaudit.scoring import Output, score
 from fglaudit.scoring.selftest import NoiseRuns, noise_flaw, planted_flaw

@@ -1,0 +1,1 @@
+"""Rows of which nobody asks which node they belong to."""

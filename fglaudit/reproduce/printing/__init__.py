@@ -1,0 +1,1 @@
+"""A reproduced table in the formats that are written."""

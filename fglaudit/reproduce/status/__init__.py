@@ -1,0 +1,1 @@
+"""What was measured of all tables, and what misses."""
