@@ -32,7 +32,7 @@ from fglaudit.reports.numbers import THIN, plural
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import summarize
 from fglaudit.reports.verdict import make_verdict
-from fglaudit.reports.wording import observer_label
+from fglaudit.reports.wording.observers import observer_label
 from fglaudit.run import write_outputs
 from fglaudit.suite.cell import Cell
 from fglaudit.suite.checks import check_attacks, check_observers, check_seeds

@@ -182,6 +182,10 @@ class CellRecord:
     fields: tuple[FieldState, ...] = ()
 
     @property
+    def seed(self) -> int:
+        return self.findings[0].seed
+
+    @property
     def nodes(self) -> int:
         """How many nodes clients hold; 0 where it is not known."""
         sizes = self.partition_facts.get("client_sizes", [])

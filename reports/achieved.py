@@ -6,7 +6,8 @@ from fglaudit.quantities.base import UNINFORMATIVE
 from fglaudit.reports.answers import Answer, AnswerWord
 from fglaudit.reports.leaks import FEATURES, PROOF, Leak
 from fglaudit.reports.numbers import decimal, percent
-from fglaudit.reports.wording import METRIC_NAMES, deed, reading
+from fglaudit.reports.wording.deeds import deed
+from fglaudit.reports.wording.names import METRIC_NAMES, metric_name, reading
 
 
 def achieved(leak: Leak) -> str:
@@ -48,7 +49,7 @@ def briefly(leak: Leak) -> str:
     metric, value, control = leak.metric, leak.mean("value"), leak.mean("control")
     if near := closeness(leak) if leak.quantity == FEATURES else []:
         metric, value, control = near[0], leak.mean(near[0]), leak.mean(f"control_{near[0]}")
-    figure = f"{METRIC_NAMES.get(metric, metric)} {reading(metric, value)} ({reading(metric, control)})"
+    figure = f"{metric_name(metric)} {reading(metric, value)} ({reading(metric, control)})"
     return figure if exact is None else f"0 % exact, {figure}"
 
 
@@ -76,7 +77,7 @@ def _own_metric(leak: Leak) -> str:
     if leak.metric in ("exact_rate", "f1", "cosine") or not leak.metric:
         return ""
     value, control = (reading(leak.metric, leak.mean(column)) for column in ("value", "control"))
-    return f"{METRIC_NAMES.get(leak.metric, leak.metric)} {value} ({control})"
+    return f"{metric_name(leak.metric)} {value} ({control})"
 
 
 def rows_of(parties: str) -> str:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 from fglaudit import registry
 from fglaudit.empirical.fields.states import NOT_SENT, PROTOCOL, sees
 from fglaudit.finding import UNSTATED, Status
 from fglaudit.guarantees import FieldState, Word
-from fglaudit.reports.labels import Labels, place
-from fglaudit.reports.numbers import plural, seeds_words
+from fglaudit.reports.labels import Labels
+from fglaudit.reports.numbers import few, plural, seeds_words
 from fglaudit.reports.records import NOT_RUN, Run
 from fglaudit.reports.summary import Setting
-from fglaudit.reports.wording import assurance, observer_label
+from fglaudit.reports.wording.assurance import assurance
+from fglaudit.reports.wording.observers import observer_label
 
 UNEXAMINED = "unexamined"
 
@@ -34,7 +35,7 @@ def alarms(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
 def refuted(setting: Setting) -> bool:
     """Whether any audit contradicted a guarantee of the setting."""
     words = (record.verdict.word for record in setting.records if record.verdict is not None)
-    rows = (finding.guarantee for record in setting.records for finding in record.findings)
+    rows = (finding.guarantee for finding in setting.findings)
     return setting.contradicted or Word.REFUTED in words or Word.REFUTED.value in rows
 
 
@@ -49,7 +50,7 @@ def _refuted(settings: Sequence[Setting], labels: Labels) -> list[str]:
             if record.verdict is not None and record.verdict.word is Word.REFUTED and record.verdict.reason
         )
         why = " ".join(said) or (assurance(setting) if setting.contradicted else "an audit contradicts it.")
-        lines.append(f"REFUTED: the guarantee of {labels.setting(setting)} on {place(setting)}: {why}")
+        lines.append(f"REFUTED: the guarantee of {labels.placed(setting)}: {why}")
     return lines
 
 
@@ -185,10 +186,3 @@ def _who(observer: str) -> str:
     return {"Server": "the server", "Clients": "clients", "Wiretap": "a wiretap"}.get(
         label, label[:1].lower() + label[1:]
     )
-
-
-def few(names: Iterable[str], most: int = 5, sep: str = ", ") -> str:
-    """Return the first names, and how many more there are."""
-    listed = list(names)
-    more = f"{';' if ';' in sep else ''} and {len(listed) - most} more" if len(listed) > most else ""
-    return sep.join(listed[:most]) + more

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -25,15 +24,15 @@ from scipy.stats import t as student
 from fglaudit.errors import FglauditError
 from fglaudit.finding import CellRecord, Status
 from fglaudit.reports.achieved import achieved
-from fglaudit.reports.alarms import few
 from fglaudit.reports.answers import Answer, answers
 from fglaudit.reports.choosing.controls import CONFIDENCE
-from fglaudit.reports.labels import Labels, place
+from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import mean
 from fglaudit.reports.numbers import THIN, decimal, percent, plural
 from fglaudit.reports.records import Run, load_run
 from fglaudit.reports.summary import Setting, setting_key, summarize
-from fglaudit.reports.wording import QUANTITY_NAMES, observer_label
+from fglaudit.reports.wording.names import quantity_name
+from fglaudit.reports.wording.observers import observer_label
 from fglaudit.scoring.clusters import TOO_FEW, Interval
 
 
@@ -90,18 +89,7 @@ class Comparison:
     unreadable_second: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        rows = [{**vars(d), "change": d.change.value, "words": list(d.words)} for d in self.differences]
-        return {
-            "first": self.first,
-            "second": self.second,
-            "differences": rows,
-            "only_first": list(self.only_first),
-            "only_second": list(self.only_second),
-            "unfinished_first": list(self.unfinished_first),
-            "unfinished_second": list(self.unfinished_second),
-            "unreadable_first": list(self.unreadable_first),
-            "unreadable_second": list(self.unreadable_second),
-        }
+        return asdict(self)
 
 
 def compare_folders(first: Path, second: Path) -> Comparison:
@@ -125,7 +113,7 @@ def compare_folders(first: Path, second: Path) -> Comparison:
 
     def only(run: Run, mine: dict[str, list[CellRecord]], other: dict[str, list[CellRecord]]) -> tuple[str, ...]:
         left = tuple(record for key, records in mine.items() if key not in other for record in records)
-        return tuple(_name(s, labels) for s in summarize(replace(run, cells=left)))
+        return tuple(labels.placed(s) for s in summarize(replace(run, cells=left)))
 
     return Comparison(
         str(first),
@@ -159,7 +147,7 @@ def _unfinished(run: Run, groups: dict[str, list[CellRecord]], labels: Labels) -
         lost = sum(not _finished(record) for record in records)
         if lost:
             [setting] = summarize(replace(run, cells=tuple(records)))
-            found.append(f"{_name(setting, labels)}: {lost} of {plural(len(records), 'cell')}")
+            found.append(f"{labels.placed(setting)}: {lost} of {plural(len(records), 'cell')}")
     return tuple(found)
 
 
@@ -177,12 +165,8 @@ def _paired(a: Run, first: Sequence[CellRecord], b: Run, second: Sequence[CellRe
     return one, other, len(both)
 
 
-def _name(setting: Setting, labels: Labels) -> str:
-    return f"{labels.setting(setting)} on {place(setting)}"
-
-
 def _setting(first: Setting, second: Setting, paired: int, labels: Labels, settings: int) -> list[Difference]:
-    name = _name(first, labels)
+    name = labels.placed(first)
     found = [_accuracy(name, first, second, paired, settings)]
     there = {(answer.observer, answer.quantity): answer for answer in answers([second])}
     for answer in answers([first]):
@@ -211,7 +195,7 @@ def _learned(name: str, first: Answer | None, second: Answer | None, paired: int
     return Difference(
         setting=name,
         observer=observer_label(some.observer),
-        quantity=QUANTITY_NAMES.get(some.quantity, some.quantity),
+        quantity=quantity_name(some.quantity),
         change=change,
         paired=paired,
         first=None if one is None else one.advantage,
@@ -260,37 +244,3 @@ def _beyond(one: Sequence[float], other: Sequence[float], *, paired: bool, setti
     if abs(change) <= float(student.isf((1 - CONFIDENCE) / 2 / settings, fewest - 1)) * error:
         return Change.NOISE
     return Change.BETTER if change > 0 else Change.WORSE
-
-
-def comparison_text(found: Comparison) -> str:
-    """Return the comparison for a terminal: counts per observer and quantity, then what changed."""
-    lines = [f"{found.first} -> {found.second}: better and worse are for privacy; for accuracy, higher is better"]
-    total = Counter(difference.change for difference in found.differences)
-    moved = [f"{total[c]} {c.value}" for c in Change if total[c] and c not in (Change.EQUAL, Change.UNTESTED)]
-    if moved or total[Change.EQUAL]:
-        lines.append(f"in all: {', '.join(moved) or 'nothing changed where both runs have a result'}")
-    groups: dict[tuple[str, str], list[Difference]] = {}
-    for difference in found.differences:
-        groups.setdefault((difference.observer, difference.quantity), []).append(difference)
-    same: dict[tuple[str, Change], list[str]] = {}
-    for (observer, quantity), mine in groups.items():
-        changes = {difference.change for difference in mine}
-        if observer and (len(changes) == 1 and changes <= {Change.EQUAL, Change.UNTESTED}):
-            same.setdefault((observer, changes.pop()), []).append(quantity)
-            continue
-        counts = Counter(difference.change for difference in mine)
-        told = ", ".join(f"{counts[change]} {change.value}" for change in Change if counts[change])
-        lines.append(f"{observer + ': ' if observer else ''}{quantity}: {told} ({plural(len(mine), 'setting')})")
-        for difference in mine:
-            if difference.change in (Change.EQUAL, Change.UNTESTED):
-                continue
-            pairs = f"{difference.paired} paired" if difference.paired else "unpaired"
-            lines.append(f"  {difference.change.value:<14} {difference.setting} ({pairs}): {difference.text}")
-    lines += [f"{observer}: {change.value}: {', '.join(which)}" for (observer, change), which in same.items()]
-    for where, names in ((found.first, found.only_first), (found.second, found.only_second)):
-        lines += [f"only in {where}: {name}" for name in names]
-    for where, names in ((found.first, found.unfinished_first), (found.second, found.unfinished_second)):
-        lines += [f"failed or not run in {where}, and left out: {name}" for name in names]
-    for where, names in ((found.first, found.unreadable_first), (found.second, found.unreadable_second)):
-        lines += [f"cannot be read in {where}: {few(names, 2, '; ')}"] if names else []
-    return "\n".join(lines)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from fglaudit.guarantees import MeasuredCurve, Verdict, Word
 from fglaudit.reports.alarms import refuted
 from fglaudit.reports.answers import applies
-from fglaudit.reports.labels import Labels, place
+from fglaudit.reports.labels import Labels
 from fglaudit.reports.summary import Setting
-from fglaudit.reports.wording import assurance
+from fglaudit.reports.wording.assurance import assurance
 
 NOT_JUDGED = "not judged"
 NOT_COVERED = (
@@ -59,7 +59,7 @@ def epsilon_rows(settings: Sequence[Setting], labels: Labels) -> list[Epsilons]:
         audits = judged.audits if judged else ()
         rows.append(
             Epsilons(
-                setting=f"{labels.setting(setting)} on {place(setting)}",
+                setting=labels.placed(setting),
                 claimed=judged.claimed if claimed is None and judged else claimed,
                 accounted=judged.epsilon if accounted is None and judged else accounted,
                 empirical=empirical,
@@ -83,7 +83,7 @@ def guarantee_word(setting: Setting) -> str:
     judged = _verdict(setting)
     if judged is not None:
         return judged.word.value
-    words = {finding.guarantee for record in setting.records for finding in record.findings}
+    words = {finding.guarantee for finding in setting.findings}
     return next((word.value for word in _GRAVEST if word.value in words), NOT_JUDGED)
 
 

@@ -37,7 +37,7 @@ def _shown(setting: Setting, leak: Leak, labels: Labels) -> Shown | None:
     for record in setting.records:
         if rows := record.examples.get(leak.findings[0].key):
             parsed = tuple(RowExample.from_json(row) for row in rows)
-            return Shown(labels.setting(setting), leak.observer, leak.attack, record.findings[0].seed, parsed)
+            return Shown(labels.setting(setting), leak.observer, leak.attack, record.seed, parsed)
     return None
 
 

@@ -50,7 +50,7 @@ def versions(run: Run, settings: Sequence[Setting]) -> list[tuple[str, str]]:
     """Facts for reproducing the run: whatever scalars and small tables ``run.json`` holds."""
     facts = {key: value for key, value in run.facts.items() if key not in ("cells", "suite", "plugins", "sources")}
     rows = [("fglaudit" if key == "version" else key.replace("_", " "), _scalar(value)) for key, value in facts.items()]
-    devices = sorted({f.device for s in settings for r in s.records for f in r.findings if f.device})
+    devices = sorted({f.device for s in settings for f in s.findings if f.device})
     plugins = run.facts.get("plugins")
     rows += [("device", ", ".join(devices))] if devices else []
     rows += [("plugin files", _scalar(plugins))] if plugins else []

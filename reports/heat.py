@@ -10,11 +10,11 @@ from fglaudit.reports.achieved import in_words
 from fglaudit.reports.answers import Answer, AnswerWord, answers, applies
 from fglaudit.reports.choosing.bought import accuracy_words, beside, chance, gains
 from fglaudit.reports.choosing.options import is_option
-from fglaudit.reports.labels import Labels, place
+from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import FEATURES, mean
 from fglaudit.reports.numbers import decimal, interval, plural
 from fglaudit.reports.summary import Setting
-from fglaudit.reports.wording import METRIC_NAMES, QUANTITY_NAMES
+from fglaudit.reports.wording.names import metric_name, quantity_name
 from fglaudit.scoring.clusters import TOO_FEW
 
 MOST_REASONS = 3
@@ -86,7 +86,7 @@ def _cell(observer: tuple[str, str], mine: Sequence[Answer]) -> HeatCell:
     others: dict[str, tuple[str, ...]] = {}
     for answer in mine:
         if answer is not main:
-            name = QUANTITY_NAMES.get(answer.quantity, answer.quantity)
+            name = quantity_name(answer.quantity)
             others[answer.word.value] = (*others.get(answer.word.value, ()), name)
     ordered: dict[str, tuple[str, ...]] = {str(word): others[word] for word in AnswerWord if word in others}
     return HeatCell(observer, main, in_words(main), ordered, tuple(_notes(main, mine)))
@@ -97,7 +97,7 @@ def _notes(main: Answer, mine: Sequence[Answer]) -> list[str]:
     notes = []
     leak = main.leak
     if leak is not None:
-        words = f"{leak.attack}; advantage in {METRIC_NAMES.get(leak.metric, leak.metric)} {decimal(leak.advantage)}"
+        words = f"{leak.attack}; advantage in {metric_name(leak.metric)} {decimal(leak.advantage)}"
         if leak.low is not None:
             words += f", {'95 %' if leak.estimate.shown else f'{TOO_FEW}: range'} {interval(leak.low, leak.high)}"
         notes.append(words)
@@ -131,7 +131,7 @@ def idle_lines(settings: Sequence[Setting], labels: Labels) -> list[Idle]:
         for leak in setting.leaks:
             for finding in leak.findings:
                 if finding.status is Status.NOT_APPLICABLE:
-                    reasons = found.setdefault((f"{labels.setting(setting)} on {place(setting)}", trained), {})
+                    reasons = found.setdefault((labels.placed(setting), trained), {})
                     said = finding.reason or "no reason recorded"
                     reasons[said] = reasons.get(said, 0) + 1
     lines = []

@@ -48,6 +48,10 @@ class Labels:
         """Protocol and defense."""
         return f"{self.protocol(setting)}, {self.defense(setting)}"
 
+    def placed(self, setting: Setting) -> str:
+        """Protocol and defense, on which data, split how."""
+        return f"{self.setting(setting)} on {place(setting)}"
+
     def where(self, setting: Setting) -> str:
         """ " on PLACE" where a run has several of these; else nothing, as the head of a report names it."""
         return f" on {place(setting)}" if self.several_places else ""

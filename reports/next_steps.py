@@ -6,15 +6,17 @@ from collections.abc import Iterable, Sequence
 
 from fglaudit.finding import OTHERS, Status
 from fglaudit.guarantees import Word
-from fglaudit.reports.alarms import few, unexamined
+from fglaudit.reports.alarms import unexamined
 from fglaudit.reports.answers import Answer, AnswerWord, answers, applies, not_allowed_for
 from fglaudit.reports.epsilons import guarantee_word
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import FEATURES
-from fglaudit.reports.numbers import plural
+from fglaudit.reports.numbers import few, plural
 from fglaudit.reports.records import NOT_RUN, Run
 from fglaudit.reports.summary import Setting
-from fglaudit.reports.wording import QUANTITY_NAMES, observer_subject, public_seed
+from fglaudit.reports.wording.assurance import public_seed
+from fglaudit.reports.wording.names import quantity_name
+from fglaudit.reports.wording.observers import observer_subject
 
 
 def next_steps(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
@@ -89,7 +91,7 @@ def _other_attacks(found: Sequence[Answer]) -> list[str]:
     steps = []
     if facts := not_allowed_for(unable):
         about = [a.quantity for a in open_ if not_allowed_for(a.leaks)]
-        names = few(dict.fromkeys(QUANTITY_NAMES.get(quantity, quantity) for quantity in about))
+        names = few(dict.fromkeys(quantity_name(quantity) for quantity in about))
         steps.append(
             f"Attack with something that allows for what was done to messages ({few(facts)}): the attacks here on"
             f" {names} do not (fglaudit list attacks)."

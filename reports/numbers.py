@@ -1,9 +1,9 @@
-"""Numbers as readers see them. Rounding never turns "almost" into "all" or "a little" into "none"."""
+"""Numbers and lists as readers see them. Rounding never turns "almost" into "all" or "a little" into "none"."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 MISSING = "\N{EN DASH}"
 THIN = "\N{NARROW NO-BREAK SPACE}"
@@ -111,3 +111,10 @@ def size(number: float | None) -> str:
 
 def plural(number: int, noun: str, many: str = "") -> str:
     return f"{count(number)} {noun if number == 1 else many or noun + 's'}"
+
+
+def few(names: Iterable[str], most: int = 5, sep: str = ", ") -> str:
+    """Return the first names, and how many more there are."""
+    listed = list(names)
+    more = f"{';' if ';' in sep else ''} and {len(listed) - most} more" if len(listed) > most else ""
+    return sep.join(listed[:most]) + more

@@ -13,11 +13,13 @@ from markupsafe import Markup
 
 from fglaudit.reports.answers import AnswerWord
 from fglaudit.reports.choosing.options import UPPER_BOUND
-from fglaudit.reports.figures.scatter import Line, Point, scatter
+from fglaudit.reports.figures.frame import Line, Point
+from fglaudit.reports.figures.scatter import scatter
 from fglaudit.reports.heat import HeatRow
 from fglaudit.reports.leaks import FEATURES, sd
 from fglaudit.reports.numbers import epsilon, percent
-from fglaudit.reports.wording import interval_words, observer_label
+from fglaudit.reports.wording.deeds import interval_words
+from fglaudit.reports.wording.observers import observer_label
 
 MOST_LINES = 4
 MOST_POINTS = 400

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fglaudit.finding import CellRecord, Finding, Status
-from fglaudit.reports.leaks import FEATURES, Leak, judged, mean, present, says_most
+from fglaudit.reports.leaks import FEATURES, Leak, judged, mean, present, says_most, sd
+from fglaudit.reports.numbers import percent_spread
 from fglaudit.reports.records import Run
 from fglaudit.scoring.clusters import NOTHING, Interval, PairedClusters
 from fglaudit.scoring.metrics import metric_interval, pooled_clusters
@@ -35,28 +36,46 @@ class Setting:
         return self.records[0].findings[0]
 
     @property
+    def key(self) -> str:
+        """What tells it from other settings, also of other runs: see :func:`setting_key`."""
+        return setting_key(self.records[0])
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The rows of all seeds."""
+        return [finding for record in self.records for finding in record.findings]
+
+    @property
+    def accuracy(self) -> float:
+        """Mean over seeds; 0 where nothing was trained."""
+        return mean(self.per_seed("accuracy")) or 0.0
+
+    @property
     def seeds(self) -> tuple[int, ...]:
-        return tuple(sorted(record.findings[0].seed for record in self.records))
+        return tuple(sorted(record.seed for record in self.records))
 
     def per_seed(self, column: str) -> list[float]:
         """One value per record that has it, e.g. of ``accuracy``."""
         found = (next(_there(record.findings, column), None) for record in self.records)
         return [value for value in found if value is not None]
 
+    def spread(self, column: str = "accuracy") -> str:
+        """Mean over seeds of a rate in percent, with its standard deviation."""
+        values = self.per_seed(column)
+        return percent_spread(values, sd(values))
+
     def largest(self, column: str) -> float | None:
         """Largest value of ``column`` in any finding, or None."""
-        return max(present(getattr(f, column) for r in self.records for f in r.findings), default=None)
+        return max(present(getattr(row, column) for row in self.findings), default=None)
 
     @property
     def contradicted(self) -> bool:
         """Whether replays showed a larger epsilon than was accounted, wrong with probability 1e-5 per cell."""
-        return any(_contradicts(finding) for record in self.records for finding in record.findings)
+        return any(map(_contradicts, self.findings))
 
     def text(self, column: str) -> str:
         """The distinct texts of ``column``, joined."""
-        return " | ".join(
-            dict.fromkeys(getattr(f, column) for r in self.records for f in r.findings if getattr(f, column))
-        )
+        return " | ".join(filter(None, dict.fromkeys(getattr(row, column) for row in self.findings)))
 
     def strongest(self, observer: tuple[str, str]) -> Leak | None:
         """Return the working attack of (observer, knowledge) on features with the largest advantage, without any the
@@ -105,7 +124,7 @@ def tested_epsilons(run: Run) -> int:
 
 
 def _seed(record: CellRecord) -> tuple[int, str]:
-    return record.findings[0].seed, record.cell
+    return record.seed, record.cell
 
 
 def _by_name(setting: Setting) -> tuple[str | int | bool, ...]:

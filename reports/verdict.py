@@ -5,31 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fglaudit.finding import Status
 from fglaudit.reports.achieved import achieved
 from fglaudit.reports.alarms import alarms as find_alarms
-from fglaudit.reports.alarms import few, refuted
+from fglaudit.reports.alarms import refuted
 from fglaudit.reports.answers import AnswerWord, applies, below_or_unseen, not_all, not_allowed_for
 from fglaudit.reports.choosing.choice import Confirmations
 from fglaudit.reports.choosing.cost import cost_lines
 from fglaudit.reports.choosing.fell_behind import fell_behind
 from fglaudit.reports.labels import Labels, place
-from fglaudit.reports.leaks import FEATURES, MEAN, NEGLIGIBLE, ONE_CLIENT, Leak, mean, says_most, sd
-from fglaudit.reports.numbers import against, decimal, percent, percent_spread, plural
+from fglaudit.reports.leaks import FEATURES, MEAN, NEGLIGIBLE, ONE_CLIENT, Leak, says_most
+from fglaudit.reports.numbers import against, decimal, few, percent, plural
 from fglaudit.reports.records import NOT_RUN, Run
 from fglaudit.reports.summary import Setting, tested_epsilons
 from fglaudit.reports.terms import terms_used
-from fglaudit.reports.wording import (
-    PUBLIC_SEED,
-    QUANTITY_NAMES,
-    assurance,
-    deed,
-    interval_words,
-    parties_words,
-    public_seed,
-    shortage_words,
-)
+from fglaudit.reports.wording.assurance import PUBLIC_SEED, assurance, public_seed
+from fglaudit.reports.wording.deeds import deed, interval_words, parties_words, shortage_words
+from fglaudit.reports.wording.names import quantity_name
 from fglaudit.scoring.clusters import TOO_FEW
 
 MOST_COSTS = 8
@@ -117,66 +111,91 @@ def make_verdict(run: Run, settings: Sequence[Setting], labels: Labels) -> RunVe
     )
 
 
-def _come(number: int) -> str:
-    return "comes" if number == 1 else "come"
-
-
 def _observer(
     observer: tuple[str, str], settings: Sequence[Setting], labels: Labels, again: Confirmations
 ) -> ObserverVerdict:
     every = [(s, leak) for s in settings for leak in s.leaks if leak.observer == observer]
     measured = [pair for pair in every if pair[1].measured]
+    doubt = _doubt(every)
+    if not measured:
+        guessed = any(leak.uninformative for _, leak in every)
+        detail = f"{doubt} {_why_nothing(every)} {'' if guessed else 'What this observer learns is unknown.'}".strip()
+        return ObserverVerdict(observer, "unknown", GUESSED if guessed else NOTHING, detail, "")
+    found = _judged(observer, settings, measured, labels, sure=not doubt)
+    where, worst = found.where, found.worst
+    sure = "; ".join(filter(None, (interval_words(worst), parties_words(worst))))
+    ground = f"Attack {worst.attack}; {sure}; {labels.setting(where)}, on {place(where)}."
+    if worst.proven and "proven" not in found.headline:
+        ground += f" {percent(worst.proven)} of the rows are proven to be determined, whatever the attack."
+    strongest = [(s, leak) for s in settings for leak in s.strongest_by_quantity(observer).values()]
+    best = [pair for pair in strongest if pair[1].quantity == worst.quantity]
+    leaks = [pair for pair in measured if pair[1].grounds]
+    detail = " ".join(filter(None, (ground, found.why, _also(leaks, worst, labels), doubt)))
+    where_and_sure = f"{labels.setting(where)}{labels.where(where)}; {interval_words(worst)}"
+    lowest = _lowest(best, worst, labels, again)
+    return ObserverVerdict(observer, found.level, found.headline, detail, lowest, where_and_sure)
+
+
+def _doubt(every: Sequence[tuple[Setting, Leak]]) -> str:
+    """Say how many findings failed or come from broken attacks; empty if none does."""
     lost = [
         finding.attack
         for _, leak in every
         for finding in leak.findings
         if finding.status in (Status.FAILED, Status.BROKEN_ATTACK) and finding.reason != NOT_RUN
     ]
-    unsure = len(lost)
-    doubt = (
-        f"{plural(unsure, 'finding')} of this observer failed or {_come(unsure)} from a broken attack"
+    if not lost:
+        return ""
+    come = "comes" if len(lost) == 1 else "come"
+    return (
+        f"{plural(len(lost), 'finding')} of this observer failed or {come} from a broken attack"
         f" ({few(dict.fromkeys(lost))})."
-        if unsure
-        else ""
     )
-    if not measured:
-        guessed = any(leak.uninformative for _, leak in every)
-        detail = f"{doubt} {_why_nothing(every)} {'' if guessed else 'What this observer learns is unknown.'}".strip()
-        return ObserverVerdict(observer, "unknown", GUESSED if guessed else NOTHING, detail, "")
-    leaks = [pair for pair in measured if pair[1].grounds]
-    ahead = [pair for pair in measured if pair[1].ahead]
-    open_ = [pair for pair in measured if pair[1].reassures and not pair[1].held]
-    unable, why = _unable(observer, settings, labels)
-    if leaks:
+
+
+class _Judged(NamedTuple):
+    """What is said of an observer, the row that it rests on with its setting, and what stands beside it."""
+
+    level: str
+    headline: str
+    where: Setting
+    worst: Leak
+    why: str = ""
+
+
+def _judged(
+    observer: tuple[str, str],
+    settings: Sequence[Setting],
+    measured: Sequence[tuple[Setting, Leak]],
+    labels: Labels,
+    *,
+    sure: bool,
+) -> _Judged:
+    """Return the worst that is shown of ``observer``; if nothing is, why not, where anything keeps it from "held".
+
+    Args:
+        measured: its attacks of which there are figures, one at least.
+        sure: whether all of its attacks worked.
+    """
+    if leaks := [pair for pair in measured if pair[1].grounds]:
         where, worst = max(_about(leaks), key=lambda pair: says_most(pair[1]))
-        level, headline, why = "leak", _leak_headline(worst), ""
-    elif ahead and (_about(ahead)[0][1].quantity == FEATURES or unable != FEATURES):
+        return _Judged("leak", _leak_headline(worst), where, worst)
+    unable, why = _unable(observer, settings, labels)
+    ahead = [pair for pair in measured if pair[1].ahead]
+    if ahead and (_about(ahead)[0][1].quantity == FEATURES or unable != FEATURES):
         where, worst = max(_about(ahead), key=lambda pair: says_most(pair[1]))
-        level, headline = "unknown", _ahead_headline(worst)
-    elif unable:
-        where, worst = max(_about([pair for pair in measured if pair[1].quantity == unable]), key=_exposure)
-        level, headline, why = "unknown", why, ""
-    elif open_:
+        return _Judged("unknown", _ahead_headline(worst), where, worst, why)
+    if unable:
+        return _Judged("unknown", why, *max((pair for pair in measured if pair[1].quantity == unable), key=_exposure))
+    if open_ := [pair for pair in measured if pair[1].reassures and not pair[1].held]:
         where, worst = max(open_, key=_exposure)
-        level, headline = "unknown", _open_headline(worst)
-    elif unsure:
-        where, worst = max(_about(measured), key=_exposure)
-        level, headline = "unknown", "No working attack here succeeded, but not every attack worked."
-    elif doubts := [why for s in settings if (why := not_all(s, observer))]:
-        where, worst = max(_about(measured), key=_exposure)
-        level, headline = "unknown", f"{_sentence(doubts[0])}."
-    else:
-        where, worst = max(_about(measured), key=_exposure)
-        level, headline = "held", "No attack here succeeded. That is not a guarantee."
-    sure = "; ".join(filter(None, (interval_words(worst), parties_words(worst))))
-    ground = f"Attack {worst.attack}; {sure}; {labels.setting(where)}, on {place(where)}."
-    if worst.proven and "proven" not in headline:
-        ground += f" {percent(worst.proven)} of the rows are proven to be determined, whatever the attack."
-    strongest = [(s, leak) for s in settings for leak in s.strongest_by_quantity(observer).values()]
-    best = [pair for pair in strongest if pair[1].quantity == worst.quantity]
-    detail = " ".join(filter(None, (ground, why, _also(leaks, worst, labels), doubt)))
-    where_and_sure = f"{labels.setting(where)}{labels.where(where)}; {interval_words(worst)}"
-    return ObserverVerdict(observer, level, headline, detail, _lowest(best, worst, labels, again), where_and_sure)
+        return _Judged("unknown", _open_headline(worst), where, worst)
+    closest = max(_about(measured), key=_exposure)
+    if not sure:
+        return _Judged("unknown", "No working attack here succeeded, but not every attack worked.", *closest)
+    if doubts := [why for s in settings if (why := not_all(s, observer))]:
+        return _Judged("unknown", f"{_sentence(doubts[0])}.", *closest)
+    return _Judged("held", "No attack here succeeded. That is not a guarantee.", *closest)
 
 
 def _exposure(pair: tuple[Setting, Leak]) -> tuple[float, float]:
@@ -240,7 +259,7 @@ def _unable(observer: tuple[str, str], settings: Sequence[Setting], labels: Labe
                     if facts
                     else below_or_unseen(tried)
                 )
-                what = "" if quantity == FEATURES else f" on {QUANTITY_NAMES.get(quantity, quantity)}"
+                what = "" if quantity == FEATURES else f" on {quantity_name(quantity)}"
                 words = f"With {labels.setting(setting)} the attacks here{what} {why}. That is no sign of protection."
                 found.setdefault(quantity, words)
     first = FEATURES if FEATURES in found else next(iter(found), "")
@@ -272,7 +291,7 @@ def _why_nothing(every: Sequence[tuple[Setting, Leak]]) -> str:
 def _lowest(best: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels, again: Confirmations) -> str:
     def weakness(pair: tuple[Setting, Leak]) -> tuple[float, float]:
         high = pair[1].advantage if pair[1].high is None else pair[1].high
-        return high or 0.0, -(mean(pair[0].per_seed("accuracy")) or 0.0)
+        return high or 0.0, -pair[0].accuracy
 
     tested = [pair for pair in best if pair[1].reassures and (pair[1].advantage or 0.0) >= 0]
     if not tested:
@@ -280,8 +299,7 @@ def _lowest(best: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels, a
     setting, leak = min(tested, key=weakness)
     if leak is worst:
         return ""
-    accuracy = setting.per_seed("accuracy")
-    cost = f" at {percent_spread(accuracy, sd(accuracy))} accuracy" if accuracy else ""
+    cost = f" at {setting.spread()} accuracy" if setting.per_seed("accuracy") else ""
     reach = f", interval {decimal(leak.low)} to {decimal(leak.high)}" if leak.high is not None else ""
     tried = [other for other in setting.leaks if other.observer == leak.observer]
     worked = sum(other.measured for other in tried)

@@ -22,8 +22,8 @@ from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import FEATURES, says_most
 from fglaudit.reports.numbers import decimal, percent_spread
 from fglaudit.reports.records import Run
-from fglaudit.reports.summary import Setting, setting_key, summarize
-from fglaudit.reports.wording import observer_label
+from fglaudit.reports.summary import Setting, summarize
+from fglaudit.reports.wording.observers import observer_label
 from fglaudit.run import run_suite
 from fglaudit.suite.overrides import load_suite
 
@@ -59,7 +59,7 @@ def table_lines(run: Run) -> Iterator[str]:
     again = Confirmations.of(run).settings
     bare = next(setting for setting in settings if undefended(setting))
     for plain in _on_features(bare):
-        tried = [again[key] for s in chosen(settings, plain.observer) if (key := setting_key(s.records[0])) in again]
+        tried = [again[key] for s in chosen(settings, plain.observer) if (key := s.key) in again]
         who = f"{labels.protocol(bare)}, {observer_label(plain.observer)}"
         without = _strongest(plain)
         if not tried:

@@ -19,7 +19,8 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Say what changed from run A to run B: better, worse or within noise, per observer and quantity."""
-    from fglaudit.reports.compare import compare_folders, comparison_text
+    from fglaudit.reports.compare import compare_folders
+    from fglaudit.reports.formats.comparison import comparison_text
 
     interrupt()
     found = compare_folders(first, second)

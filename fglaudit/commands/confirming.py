@@ -20,7 +20,7 @@ from fglaudit.execution.folder.run_folder import CONFIRMED
 from fglaudit.finding import CellRecord
 from fglaudit.reports.choosing.choice import chosen, seeds_for
 from fglaudit.reports.records import Run, load_run
-from fglaudit.reports.summary import Setting, setting_key, summarize
+from fglaudit.reports.summary import Setting, summarize
 from fglaudit.run import run_suite, write_outputs
 from fglaudit.suite.suite import Suite
 
@@ -102,5 +102,5 @@ def fresh_seeds(used: Sequence[int], number: int) -> tuple[int, ...]:
 
 def _folder(setting: Setting, seeds: int) -> str:
     """Name the folder of a setting's fresh run: readable, and different for settings that differ."""
-    digest = hashlib.blake2b(setting_key(setting.records[0]).encode(), digest_size=4).hexdigest()
+    digest = hashlib.blake2b(setting.key.encode(), digest_size=4).hexdigest()
     return f"{setting.first.protocol}-{setting.first.defense}-{digest}-{seeds}-seeds"

@@ -15,7 +15,8 @@ from fglaudit.reports.leaks import FEATURES
 from fglaudit.reports.numbers import THIN, decimal, interval, percent
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import summarize
-from fglaudit.reports.wording import METRIC_NAMES, observer_label, reading
+from fglaudit.reports.wording.names import METRIC_NAMES, reading
+from fglaudit.reports.wording.observers import observer_label
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from fglaudit.reports.choosing.controls import Bought, Measured, bought
 from fglaudit.reports.choosing.options import LABELS_ALONE, NO_FEATURES, is_option, undefended
 from fglaudit.reports.epsilons import guarantee_word
 from fglaudit.reports.labels import Labels, place
-from fglaudit.reports.leaks import mean, sd
-from fglaudit.reports.numbers import percent, percent_spread
-from fglaudit.reports.summary import Setting, setting_key
+from fglaudit.reports.leaks import mean
+from fglaudit.reports.numbers import percent
+from fglaudit.reports.summary import Setting
 
 EDGE = "edge"
 MODELS = "ModelUpdate"
@@ -33,8 +33,7 @@ def chance(setting: Setting) -> float | None:
 
 def accuracy_words(setting: Setting) -> str:
     """Return the accuracy over seeds, with the mean over classes where one class is nearly all that is tested."""
-    values, level = setting.per_seed("accuracy"), chance(setting)
-    text = percent_spread(values, sd(values))
+    text, level = setting.spread(), chance(setting)
     each = mean(setting.per_seed("accuracy_balanced"))
     return f"{text} (balanced {percent(each)})" if each is not None and level is not None and level >= UNEVEN else text
 
@@ -45,7 +44,7 @@ def beside(setting: Setting, found: Mapping[str, Bought]) -> str:
     if costs_nothing(setting):
         alone = setting.first.protocol in LABELS_ALONE
         return f"control: sends {'training labels, no feature' if alone else 'no feature but in models'}"
-    gain = found.get(setting_key(setting.records[0]))
+    gain = found.get(setting.key)
     return "" if gain is None else f"bought {gain.words}"
 
 
@@ -93,7 +92,7 @@ def gains(settings: Sequence[Setting], labels: Labels) -> dict[str, Bought]:
         ]
         gain = bought(_measured(setting, labels, control=False), others)
         if gain is not None:
-            found[setting_key(setting.records[0])] = gain
+            found[setting.key] = gain
     return found
 
 
@@ -109,7 +108,7 @@ def _unit(setting: Setting) -> str:
 
 
 def _measured(setting: Setting, labels: Labels, *, control: bool) -> Measured:
-    by_seed = {record.findings[0].seed: record for record in setting.records}
+    by_seed = {record.seed: record for record in setting.records}
     reached = {seed: record.findings[0].accuracy_global for seed, record in by_seed.items()}
     return Measured(
         labels.protocol(setting) if control else labels.setting(setting),

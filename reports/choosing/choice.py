@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from fglaudit.reports.achieved import why_so
 from fglaudit.reports.answers import Answer, AnswerWord, answers, applies
 from fglaudit.reports.choosing.options import is_option
 from fglaudit.reports.labels import place
-from fglaudit.reports.leaks import FEATURES, NEGLIGIBLE, mean, sd
-from fglaudit.reports.numbers import percent_spread, seeds_words
+from fglaudit.reports.leaks import FEATURES, NEGLIGIBLE
+from fglaudit.reports.numbers import seeds_words
 from fglaudit.reports.records import Run
-from fglaudit.reports.summary import Setting, setting_key, summarize
+from fglaudit.reports.summary import Setting, summarize
 
 CHOSEN = "chosen on these seeds; confirm on fresh ones"
 """Said of whatever is the best of several, as long as no fresh seeds were asked."""
@@ -36,20 +37,19 @@ class Confirmations:
         """Return those that the folder of ``run`` holds; of a setting confirmed twice, that of more seeds."""
         again = [setting for other in run.confirmed for setting in summarize(other)]
         again.sort(key=lambda setting: len(setting.seeds))
-        return Confirmations({setting_key(setting.records[0]): setting for setting in again})
+        return Confirmations({setting.key: setting for setting in again})
 
     def words(self, setting: Setting, observer: Observer | None = None) -> str:
         """Return what fresh seeds say of a setting that was chosen, of all observers or of one; without any, that it
         was merely chosen."""
-        again = self.settings.get(setting_key(setting.records[0]))
+        again = self.settings.get(setting.key)
         if again is None:
             return CHOSEN
         seeds = f"fresh {seeds_words(again.seeds)}"
         worst = min(_on_features(again, observer), key=lambda a: _GRAVEST_FIRST.index(a.word), default=None)
         if worst is None:
             return f"{CHOSEN}: {seeds} have no result on features"
-        accuracy = again.per_seed("accuracy")
-        shown = f", {percent_spread(accuracy, sd(accuracy))} accuracy" if accuracy else ""
+        shown = f", {again.spread()} accuracy" if again.per_seed("accuracy") else ""
         if worst.word is AnswerWord.HELD:
             return f"confirmed on {seeds}: no attack on features succeeded there either{shown}"
         return f"not confirmed on {seeds}: {worst.word}, {why_so(worst)}{shown}"
@@ -72,11 +72,11 @@ def chosen(settings: Sequence[Setting], against: Observer | None = None) -> list
     for mine in groups.values():
         observers = (None, *dict.fromkeys(answer.observer for answer in answers(mine)))
         for observer in observers if against is None else (against,):
-            held = max((s for s in mine if _held(s, observer)), key=_accuracy, default=None)
-            open_ = max((s for s in mine if _open(s, observer)), key=_accuracy, default=None)
-            if open_ is not None and held is not None and _accuracy(open_) <= _accuracy(held):
+            held = max((s for s in mine if _held(s, observer)), key=attrgetter("accuracy"), default=None)
+            open_ = max((s for s in mine if _open(s, observer)), key=attrgetter("accuracy"), default=None)
+            if open_ is not None and held is not None and open_.accuracy <= held.accuracy:
                 open_ = None
-            result |= {setting_key(s.records[0]): s for s in (held, open_) if s is not None}
+            result |= {s.key: s for s in (held, open_) if s is not None}
     return list(result.values())
 
 
@@ -108,7 +108,3 @@ def _open(setting: Setting, observer: Observer | None) -> bool:
         )
         for answer in found
     )
-
-
-def _accuracy(setting: Setting) -> float:
-    return mean(setting.per_seed("accuracy")) or 0.0

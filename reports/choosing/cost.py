@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from fglaudit.finding import SEALED
-from fglaudit.reports.alarms import few
 from fglaudit.reports.answers import AnswerWord, answers, applies
 from fglaudit.reports.choosing.bought import chance, costs_nothing, gains
 from fglaudit.reports.choosing.choice import Confirmations
 from fglaudit.reports.choosing.options import is_option, undefended
 from fglaudit.reports.labels import Labels, place
-from fglaudit.reports.leaks import FEATURES, mean, sd
-from fglaudit.reports.numbers import percent, percent_spread, signed
-from fglaudit.reports.summary import Setting, setting_key
-from fglaudit.reports.wording import observer_label
+from fglaudit.reports.leaks import FEATURES
+from fglaudit.reports.numbers import few, percent, signed
+from fglaudit.reports.summary import Setting
+from fglaudit.reports.wording.observers import observer_label
 
 MOST = 6
 
@@ -51,21 +51,21 @@ def _at(here: Sequence[Setting], labels: Labels, again: Confirmations) -> list[s
             continue
         stopped = [s for s in mine if s in held]
         if stopped:
-            best = max(stopped, key=_accuracy)
-            lost = 100 * (_accuracy(bare) - _accuracy(best))
+            best = max(stopped, key=attrgetter("accuracy"))
+            lost = 100 * (bare.accuracy - best.accuracy)
             lines.append(
-                f"{protocol}: {_shown(bare)} without a defense; {_shown(best)} with {labels.defense(best)}, where no"
+                f"{protocol}: {bare.spread()} without a defense; {best.spread()} with {labels.defense(best)}, where no"
                 f" attack on features succeeded ({_change(lost)}; {again.words(best)})."
             )
         else:
             others = [s for s in mine if not undefended(s)]
-            tried = ", ".join(f"{labels.defense(s)} {_shown(s)}" for s in others[:4])
+            tried = ", ".join(f"{labels.defense(s)} {s.spread()}" for s in others[:4])
             more = f" and {len(others) - 4} more" if len(others) > 4 else ""
             if not others:
-                lines.append(f"{protocol}: {_shown(bare)} without a defense; no defense of it has a result here.")
+                lines.append(f"{protocol}: {bare.spread()} without a defense; no defense of it has a result here.")
                 continue
             lines.append(
-                f"{protocol}: {_shown(bare)} without a defense; none of its defenses here is shown to stop all"
+                f"{protocol}: {bare.spread()} without a defense; none of its defenses here is shown to stop all"
                 f" attacks on features ({tried}{more})."
             )
         if part := _in_part(bare, mine, held, labels):
@@ -73,14 +73,14 @@ def _at(here: Sequence[Setting], labels: Labels, again: Confirmations) -> list[s
     if len(lines) > MOST:
         lines = [*lines[:MOST], f"{len(lines) - MOST} more protocols: see the table."]
     if not lines and options:
-        best, worst = max(options, key=_accuracy), min(options, key=_accuracy)
-        lines.append(f"{_shown(best)} ({labels.setting(best)})" + (
-            f", down to {_shown(worst)} ({labels.setting(worst)})." if worst is not best else "."))  # fmt: skip
+        best, worst = max(options, key=attrgetter("accuracy")), min(options, key=attrgetter("accuracy"))
+        lines.append(f"{best.spread()} ({labels.setting(best)})" + (
+            f", down to {worst.spread()} ({labels.setting(worst)})." if worst is not best else "."))  # fmt: skip
     bounds = [s for s in here if not is_option(s)]
     if bounds:
-        top = max(bounds, key=_accuracy)
+        top = max(bounds, key=attrgetter("accuracy"))
         lines.append(
-            f"With all data in one place, an upper bound, not an option: {labels.protocol(top)} {_shown(top)}."
+            f"With all data in one place, an upper bound, not an option: {labels.protocol(top)} {top.spread()}."
         )
     return [*lines, *_beside(options, labels)]
 
@@ -98,34 +98,25 @@ def _in_part(bare: Setting, mine: Sequence[Setting], held: Sequence[Setting], la
             if a in blind or a.word is AnswerWord.HELD
         ]
         if words:
-            said.append(f"{labels.defense(setting)} at {_shown(setting)} ({', '.join(words)})")
+            said.append(f"{labels.defense(setting)} at {setting.spread()} ({', '.join(words)})")
     return few(said, MOST, "; ")
 
 
 def _beside(options: Sequence[Setting], labels: Labels) -> list[str]:
     """Say what costs nothing, chance included, and which settings bought anything above it."""
     level = next((share for s in options if (share := chance(s)) is not None), None)
-    free = sorted(filter(costs_nothing, options), key=_accuracy, reverse=True)
-    named = [f"{labels.protocol(s)} {_shown(s)}" for s in free]
+    free = sorted(filter(costs_nothing, options), key=attrgetter("accuracy"), reverse=True)
+    named = [f"{labels.protocol(s)} {s.spread()}" for s in free]
     named += [] if level is None else [f"always naming the largest class {percent(level)}"]
     lines = [f"Without sending a feature but in models: {few(named, MOST)}."] if named else []
     found = gains(options, labels)
-    told = [(labels.setting(s), found[key]) for s in options if (key := setting_key(s.records[0])) in found]
+    told = [(labels.setting(s), found[key]) for s in options if (key := s.key) in found]
     more = [f"{name} {gain.words}" for name, gain in told if gain.anything]
     less = [f"{name} ({signed(100 * gain.gain)})" for name, gain in told if not gain.anything]
     if told:
         points = few(more, MOST, "; ") if more else "none by any setting"
         lines.append(f"Points bought above the best of these: {points}.")
     return [*lines, *([f"Bought nothing (points above the best of these): {few(less, MOST, '; ')}."] if less else [])]
-
-
-def _accuracy(setting: Setting) -> float:
-    return mean(setting.per_seed("accuracy")) or 0.0
-
-
-def _shown(setting: Setting) -> str:
-    values = setting.per_seed("accuracy")
-    return percent_spread(values, sd(values))
 
 
 def _change(lost: float) -> str:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from fglaudit.reports.choosing.bought import gains
 from fglaudit.reports.choosing.options import undefended
-from fglaudit.reports.labels import Labels, place
-from fglaudit.reports.summary import Setting, setting_key
+from fglaudit.reports.labels import Labels
+from fglaudit.reports.summary import Setting
 
 FAR = 0.05
 """Accuracy by which a setting is far below another, if the interval of the difference lies below 0 too."""
@@ -23,11 +23,11 @@ def fell_behind(settings: Sequence[Setting], labels: Labels) -> list[str]:
     found = gains(settings, labels)
     lines = []
     for setting in settings:
-        gain = found.get(setting_key(setting.records[0]))
+        gain = found.get(setting.key)
         if gain is None or not undefended(setting) or gain.gain > -FAR or gain.high >= 0:
             continue
         lines.append(
-            f"{labels.setting(setting)} on {place(setting)} ended {-100 * gain.gain:.1f} points below {gain.control},"
+            f"{labels.placed(setting)} ended {-100 * gain.gain:.1f} points below {gain.control},"
             f" which sends no feature: its training may have failed; {FIX}"
         )
     return lines

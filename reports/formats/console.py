@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from fglaudit.reports.alarms import alarms, few
+from fglaudit.reports.alarms import alarms
 from fglaudit.reports.answers import answers, applies
 from fglaudit.reports.choosing.choice import Confirmations, chosen
 from fglaudit.reports.formats.console_tables import NARROW, Place, lines_of, safe
 from fglaudit.reports.labels import Labels, place
-from fglaudit.reports.numbers import plural
+from fglaudit.reports.numbers import few, plural
 from fglaudit.reports.records import Run
-from fglaudit.reports.summary import Setting, setting_key, summarize
-from fglaudit.reports.wording import observer_label
+from fglaudit.reports.summary import Setting, summarize
+from fglaudit.reports.wording.observers import observer_label
 
 
 def print_answers(console: Console, run: Run, settings: Sequence[Setting] | None = None) -> None:
@@ -70,7 +70,7 @@ def print_confirmed(console: Console, run: Run) -> None:
         console.print("[bold]Chosen settings on fresh seeds[/bold]", highlight=False)
     for observer in dict.fromkeys(answer.observer for answer in answers(settings)):
         for setting in chosen(settings, observer):
-            if setting_key(setting.records[0]) in again.settings:
+            if setting.key in again.settings:
                 told = f"{labels.setting(setting)} against {observer_label(observer)}: {again.words(setting, observer)}"
                 _line(console, f"  {safe(told)}")
 

@@ -12,16 +12,16 @@ from rich.table import Table
 
 from fglaudit.errors import printable
 from fglaudit.reports.achieved import briefly
-from fglaudit.reports.alarms import few
 from fglaudit.reports.answers import Answer, AnswerWord
 from fglaudit.reports.choosing.bought import accuracy_words, chance, costs_nothing, gains
 from fglaudit.reports.choosing.controls import Bought
 from fglaudit.reports.choosing.options import is_option
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import FEATURES, says_most
-from fglaudit.reports.numbers import MISSING, THIN, percent, plural
-from fglaudit.reports.summary import Setting, setting_key
-from fglaudit.reports.wording import QUANTITY_NAMES, observer_label
+from fglaudit.reports.numbers import MISSING, THIN, few, percent, plural
+from fglaudit.reports.summary import Setting
+from fglaudit.reports.wording.names import quantity_name
+from fglaudit.reports.wording.observers import observer_label
 
 MOST = 16
 """Settings of one table; the rest is counted, and stands in the report."""
@@ -102,7 +102,7 @@ class Place:
     def other_table(self) -> Table | None:
         """Return quantities by observers: the worst word of any setting, in how many, and the most that one leaks."""
         others = [answer for answer in self.answers if answer.quantity != FEATURES]
-        measured = sorted({answer.quantity for answer in others if answer.leak is not None}, key=_name)
+        measured = sorted({answer.quantity for answer in others if answer.leak is not None}, key=quantity_name)
         if not measured:
             return None
         table = _table("besides, in any setting", *map(observer_label, self.observers))
@@ -111,13 +111,13 @@ class Place:
                 [answer for answer in others if answer.quantity == quantity and answer.observer == observer]
                 for observer in self.observers
             ]
-            table.add_row(safe(_name(quantity)), *map(_worst, mine))
+            table.add_row(safe(quantity_name(quantity)), *map(_worst, mine))
         return table
 
     def untried(self) -> list[str]:
         """Return the names of other quantities of which nobody measured anything."""
         tried = {answer.quantity for answer in self.answers if answer.leak is not None} | {FEATURES}
-        return sorted({_name(answer.quantity) for answer in self.answers if answer.quantity not in tried})
+        return sorted({quantity_name(answer.quantity) for answer in self.answers if answer.quantity not in tried})
 
     def _name(self, setting: Setting) -> str:
         return self.labels.protocol(setting) if setting.first.defense == "none" else self.labels.setting(setting)
@@ -130,7 +130,7 @@ class Place:
             return "control"
         if not is_option(setting):
             return "upper bound"
-        gain = self.bought.get(setting_key(setting.records[0]))
+        gain = self.bought.get(setting.key)
         if gain is None:
             return MISSING
         return f"{gain.points}{gain.verdict}"
@@ -183,10 +183,6 @@ def _worst(found: Sequence[Answer]) -> str:
 
 def _styled(word: AnswerWord) -> str:
     return f"[{STYLES[word]}]{word.upper()}[/{STYLES[word]}]"
-
-
-def _name(quantity: str) -> str:
-    return QUANTITY_NAMES.get(quantity, quantity)
 
 
 def safe(text: str) -> str:

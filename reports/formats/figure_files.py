@@ -10,7 +10,7 @@ from markupsafe import Markup
 from fglaudit.reports.figures.svg import NUM_COLOURS, mark
 from fglaudit.reports.formats.pages import Section
 from fglaudit.reports.formats.png import draws
-from fglaudit.reports.wording import observer_label
+from fglaudit.reports.wording.observers import observer_label
 
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#c08400", "#3a9ad6", "#7f7f7f")
 _MARKS = "".join(f".c{i}{{fill:{_COLOURS[i]}}}.s{i}{{stroke:{_COLOURS[i]}}}" for i in range(NUM_COLOURS))

@@ -11,7 +11,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from fglaudit import __version__
 from fglaudit.reports import numbers
-from fglaudit.reports.alarms import few
 from fglaudit.reports.choosing.options import UPPER_BOUND
 from fglaudit.reports.epsilons import epsilon_rows
 from fglaudit.reports.examples import columns, shown_rows
@@ -23,18 +22,12 @@ from fglaudit.reports.heat import idle_lines
 from fglaudit.reports.labels import Labels, arguments, place
 from fglaudit.reports.leaks import NEGLIGIBLE
 from fglaudit.reports.next_steps import next_steps
+from fglaudit.reports.numbers import few
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting
 from fglaudit.reports.verdict import MOST_COSTS, RunVerdict, observers_of
-from fglaudit.reports.wording import (
-    METRIC_NAMES,
-    METRICS,
-    QUANTITY_NAMES,
-    defense_words,
-    observer_label,
-    reading,
-    threat_model,
-)
+from fglaudit.reports.wording.names import METRICS, defense_words, metric_name, quantity_name, reading
+from fglaudit.reports.wording.observers import observer_label, threat_model
 
 SIZES = ((1140, 420), (350, 380))
 """Of figures: on wide and on narrow screens."""
@@ -89,7 +82,6 @@ def _environment() -> Environment:
         "percent": numbers.percent,
         "decimal": numbers.decimal,
         "epsilon": numbers.epsilon,
-        "size": numbers.size,
         "count": numbers.count,
         "arguments": arguments,
     }
@@ -98,8 +90,8 @@ def _environment() -> Environment:
         "upper_bound": UPPER_BOUND,
         "negligible": NEGLIGIBLE,
         "metrics": METRICS,
-        "metric_names": METRIC_NAMES,
-        "quantity_names": QUANTITY_NAMES,
+        "metric_name": metric_name,
+        "quantity_name": quantity_name,
         "marker": marker,
         "sparkline": sparkline,
         "shown_rows": shown_rows,
@@ -107,7 +99,6 @@ def _environment() -> Environment:
         "curve_figure": curve_figure,
         "curve_words": curve_words,
         "place": place,
-        "percent_spread": numbers.percent_spread,
         "plural": numbers.plural,
         "few": few,
         "shown_costs": MOST_COSTS,

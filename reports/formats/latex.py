@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from fglaudit.reports.formats.pages import Section
 from fglaudit.reports.heat import HeatCell
 from fglaudit.reports.numbers import MINUS, MISSING, THIN, epsilon, percent
-from fglaudit.reports.wording import observer_label
+from fglaudit.reports.wording.observers import observer_label
 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",

@@ -17,7 +17,8 @@ from fglaudit.reports.numbers import decimal, epsilon, interval, percent, percen
 from fglaudit.reports.records import NOT_RUN, Run
 from fglaudit.reports.summary import Setting
 from fglaudit.reports.verdict import MOST_COSTS, RunVerdict
-from fglaudit.reports.wording import QUANTITY_NAMES, observer_label, reading
+from fglaudit.reports.wording.names import quantity_name, reading
+from fglaudit.reports.wording.observers import observer_label
 from fglaudit.scoring.clusters import TOO_FEW
 
 
@@ -143,13 +144,13 @@ def _observer(cell: ObserverCell) -> str:
         reach = f"{few} [{interval(leak.low, leak.high)}]" if leak.low is not None else ""
         reach += f"; worst client {decimal(leak.worst_client)}" if leak.worst_client is not None else ""
         others = [
-            f"{QUANTITY_NAMES.get(o.quantity, o.quantity)}: {o.metric} {reading(o.metric, o.mean('value'))} "
+            f"{quantity_name(o.quantity)}: {o.metric} {reading(o.metric, o.mean('value'))} "
             f"({reading(o.metric, o.mean('control'))}); {o.attack}"
             for o in cell.others
         ]
         said = f"{leak.metric} {value} ({control}); {decimal(leak.advantage)}{reach}; {leak.attack}"
         if leak.quantity != FEATURES:
-            said = f"features: not tested; {QUANTITY_NAMES.get(leak.quantity, leak.quantity)}: {said}"
+            said = f"features: not tested; {quantity_name(leak.quantity)}: {said}"
         parts = [said, *others, *parts]
     return "; ".join(parts) or cell.nothing
 

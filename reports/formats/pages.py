@@ -13,7 +13,7 @@ from fglaudit.reports.leaks import Leak, mean, sd
 from fglaudit.reports.numbers import plural
 from fglaudit.reports.officer import Officer, officer_figure
 from fglaudit.reports.summary import Setting
-from fglaudit.reports.wording import observer_label
+from fglaudit.reports.wording.observers import observer_label
 
 _EXTRA = (
     "relative_error", "direction_rate", "claimed_rate", "false_claim_rate", "tpr_at_fpr_1", "tpr_at_fpr_1_low",
@@ -140,7 +140,7 @@ def failures(settings: Sequence[Setting], labels: Labels) -> list[Failure]:
             for f in leak.findings:
                 if f.status in (Status.FAILED, Status.BROKEN_ATTACK):
                     who = f"{observer_label(leak.observer)} / {leak.attack or 'no attack'}"
-                    where = f"{labels.setting(setting)} on {place(setting)}: {who}"
+                    where = f"{labels.placed(setting)}: {who}"
                     groups.setdefault((f.status, f.reason or "no reason recorded"), []).append(where)
     order = [Status.FAILED, Status.BROKEN_ATTACK]
     listed = [

@@ -10,7 +10,7 @@ from fglaudit.reports.choosing.bought import chance, gains
 from fglaudit.reports.choosing.controls import Bought
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import Leak, mean, sd
-from fglaudit.reports.summary import Setting, setting_key
+from fglaudit.reports.summary import Setting
 
 _NAMES = ("suite", "dataset", "partition", "clients", "protocol", "protocol_args", "server", "defense", "defense_args")
 _OBSERVED = ("observer", "observer_knowledge", "attack")
@@ -67,7 +67,7 @@ def _shared(setting: Setting, found: Mapping[str, Bought]) -> dict[str, Value]:
         row |= {f"{column}_mean": mean(values), f"{column}_sd": sd(values)}
     row |= {column: setting.largest(column) for column in _LARGEST}
     row |= {column: setting.text(column) for column in (*_TEXTS, "device")}
-    gain = found.get(setting_key(setting.records[0]))
+    gain = found.get(setting.key)
     bought = (None,) * 4 if gain is None else (gain.gain, gain.low, gain.high, gain.control)
     row |= {"chance": chance(setting), **dict(zip(_BOUGHT, bought, strict=True))}
     return row | {column: mean(setting.per_seed(column)) for column in (*_COSTS, "seconds_train")}

@@ -12,7 +12,8 @@ from fglaudit.errors import FglauditError
 from fglaudit.execution.folder.growing import check_goes_on
 from fglaudit.execution.folder.stored_record import parse_record
 from fglaudit.files.own import stamped, unstamped
-from fglaudit.reports.compare import compare_folders, comparison_text
+from fglaudit.reports.compare import compare_folders
+from fglaudit.reports.formats.comparison import comparison_text
 from fglaudit.run import write_outputs
 
 

@@ -16,7 +16,7 @@ from fglaudit.reports.labels import Labels
 from fglaudit.reports.records import Run, load_run
 from fglaudit.reports.summary import summarize
 from fglaudit.reports.verdict import make_verdict
-from fglaudit.reports.wording import assurance
+from fglaudit.reports.wording.assurance import assurance
 
 
 def test_private_is_said_only_with_an_accounted_epsilon(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from fglaudit.cli import app
 from fglaudit.errors import FglauditError
 from fglaudit.finding import CellRecord, Status
-from fglaudit.reports.compare import Change, _beyond, _by_intervals, compare_folders, comparison_text
+from fglaudit.reports.compare import Change, _beyond, _by_intervals, compare_folders
+from fglaudit.reports.formats.comparison import comparison_text
 from fglaudit.scoring.clusters import Interval
 from fglaudit.scoring.metrics import metric_interval, read_clusters
 

@@ -33,7 +33,8 @@ from fglaudit.reports.numbers import decimal, percent, percent_spread, size
 from fglaudit.reports.records import load_run
 from fglaudit.reports.summary import summarize
 from fglaudit.reports.verdict import make_verdict
-from fglaudit.reports.wording import QUANTITY_NAMES, threat_model
+from fglaudit.reports.wording.names import QUANTITY_NAMES
+from fglaudit.reports.wording.observers import threat_model
 
 
 @pytest.fixture(scope="module")

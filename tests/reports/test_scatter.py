@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from fglaudit.reports.figures.scatter import Line, Point, scatter
+from fglaudit.reports.figures.frame import Line, Point
+from fglaudit.reports.figures.scatter import scatter
 from fglaudit.reports.figures.svg import NUM_COLOURS, mark, marker
 
 

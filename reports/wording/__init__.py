@@ -1,0 +1,1 @@
+"""What observers, metrics, attacks, defenses and guarantees are called in reports."""
