@@ -31,17 +31,21 @@ from fglaudit.plugins.modules import loaded_files as loaded_files
 class Kind:
     """One kind of plugin: the package with its table, and the name of its base class in ``fglaudit.interfaces``."""
 
-    name: str
     package: str
     table: str
     base: str
 
 
 KINDS: dict[str, Kind] = {
-    "protocol": Kind("protocol", "fglaudit.protocols", "PROTOCOLS", "FederatedProtocol"),
-    "defense": Kind("defense", "fglaudit.defenses", "DEFENSES", "Defense"),
-    "attack": Kind("attack", "fglaudit.attacks", "ATTACKS", "Attack"),
+    "protocol": Kind("fglaudit.protocols", "PROTOCOLS", "FederatedProtocol"),
+    "defense": Kind("fglaudit.defenses", "DEFENSES", "Defense"),
+    "attack": Kind("fglaudit.attacks", "ATTACKS", "Attack"),
 }
+
+
+def _base(kind: str) -> type[Any]:
+    base: type[Any] = getattr(importlib.import_module("fglaudit.interfaces"), KINDS[kind].base)
+    return base
 
 
 def _builtin(kind: str) -> dict[str, str]:
@@ -129,11 +133,10 @@ def load(kind: str, name: str) -> type[Any]:
 
 
 def _checked(kind: str, name: str, cls: Any) -> type[Any]:
-    spec = KINDS[kind]
-    base = getattr(importlib.import_module("fglaudit.interfaces"), spec.base)
+    base = _base(kind)
     if not (isinstance(cls, type) and issubclass(cls, base)):
         raise FglauditError(
-            f"{with_article(kind)} must be a subclass of fglaudit.interfaces.{spec.base}; {name} is {cls!r}"
+            f"{with_article(kind)} must be a subclass of fglaudit.interfaces.{base.__name__}; {name} is {cls!r}"
         )
     if not is_dataclass(cls) or not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
         raise FglauditError(
@@ -141,7 +144,7 @@ def _checked(kind: str, name: str, cls: Any) -> type[Any]:
         )
     if abstract := getattr(cls, "__abstractmethods__", None):
         raise FglauditError(
-            f"{with_article(kind)} must implement every method of {spec.base}; {name} lacks"
+            f"{with_article(kind)} must implement every method of {base.__name__}; {name} lacks"
             f" {', '.join(sorted(abstract))}"
         )
     own_name = getattr(cls, "name", None)
@@ -175,9 +178,8 @@ def stand_in(kind: str, name: str, arguments: Mapping[str, Any], where: str = ""
     classes = [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     if cls_name not in classes:
         raise FglauditError(f"{where}: {unknown('class', cls_name, classes)}")
-    base = getattr(importlib.import_module("fglaudit.interfaces"), KINDS[kind].base)
     empty = {"name": name, "emits": (), "consumes": (), "__module__": __name__}
-    made: Any = dataclass(frozen=True)(type(cls_name, (_Unread, base), empty))
+    made: Any = dataclass(frozen=True)(type(cls_name, (_Unread, _base(kind)), empty))
     made.__abstractmethods__ = frozenset()
     return made(arguments=shown(dict(arguments), 400))
 
@@ -269,16 +271,18 @@ def named(kind: str, entry: Any, what: str) -> Any:
     return build(kind, name, {key: value for key, value in entry.items() if key != "name"}, what)
 
 
+def _kind_of(cls: type[Any]) -> str | None:
+    return next((kind for kind in KINDS if issubclass(cls, _base(kind))), None)
+
+
 def kind_of(plugin: Any) -> str:
     """Return "protocol", "attack" or "defense".
 
     Raises:
         FglauditError: ``plugin`` is an instance of neither.
     """
-    interfaces = importlib.import_module("fglaudit.interfaces")
-    for kind, spec in KINDS.items():
-        if isinstance(plugin, getattr(interfaces, spec.base)):
-            return kind
+    if (kind := _kind_of(type(plugin))) is not None:
+        return kind
     bases = ", ".join(spec.base for spec in KINDS.values())
     raise FglauditError(
         f"a plugin is an instance of a class that extends one of {bases}; got {shown(plugin)}; make one"
@@ -286,7 +290,7 @@ def kind_of(plugin: Any) -> str:
 
 
 def _checked_instance(kind: str, value: Any, what: str) -> Any:
-    base = getattr(importlib.import_module("fglaudit.interfaces"), KINDS[kind].base)
+    base = _base(kind)
     if not isinstance(value, base):
         if isinstance(value, type) and issubclass(value, base):
             fix = f"make an instance: {value.__name__}()"
@@ -333,8 +337,7 @@ def shipped(kind: str, plugin: Any) -> bool:
 
 @cache
 def _borrows(cls: type[Any]) -> bool:
-    interfaces = importlib.import_module("fglaudit.interfaces")
-    kind = next((k for k, spec in KINDS.items() if issubclass(cls, getattr(interfaces, spec.base))), None)
+    kind = _kind_of(cls)
     return kind is not None and cls.name in names(kind) and load(kind, cls.name) is not cls
 
 

@@ -30,7 +30,7 @@ from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import mean
 from fglaudit.reports.numbers import THIN, decimal, percent, plural
 from fglaudit.reports.records import Run, load_run
-from fglaudit.reports.summary import Setting, setting_key, summarize
+from fglaudit.reports.summary import Setting, by_setting, summarize
 from fglaudit.reports.wording.names import quantity_name
 from fglaudit.reports.wording.observers import observer_label
 from fglaudit.scoring.clusters import TOO_FEW, Interval
@@ -99,7 +99,7 @@ def compare_folders(first: Path, second: Path) -> Comparison:
         FglauditError: a folder is not that of a run, or the runs have no setting in common.
     """
     a, b = load_run(first), load_run(second)
-    here, there = _by_setting(a), _by_setting(b)
+    here, there = by_setting(a.cells), by_setting(b.cells)
     common = [key for key in here if key in there]
     if not common:
         raise FglauditError(
@@ -125,14 +125,6 @@ def compare_folders(first: Path, second: Path) -> Comparison:
         _unfinished(b, there, labels),
         *(tuple(f"{bad.file}: {bad.reason}" for bad in run.unreadable) for run in (a, b)),
     )
-
-
-def _by_setting(run: Run) -> dict[str, list[CellRecord]]:
-    groups: dict[str, list[CellRecord]] = {}
-    for record in run.cells:
-        if record.findings:
-            groups.setdefault(setting_key(record), []).append(record)
-    return groups
 
 
 def _finished(record: CellRecord) -> bool:

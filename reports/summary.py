@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fglaudit.finding import CellRecord, Finding, Status
@@ -104,12 +104,17 @@ def _there(findings: Sequence[Finding], column: str) -> Iterator[float]:
 
 def summarize(run: Run) -> list[Setting]:
     """Group the run's records into settings, in the order of the records where there is a plan, else by name."""
+    settings = [_setting(sorted(records, key=_seed)) for records in by_setting(run.cells).values()]
+    return settings if run.planned else sorted(settings, key=_by_name)
+
+
+def by_setting(cells: Iterable[CellRecord]) -> dict[str, list[CellRecord]]:
+    """Return the records with findings by :func:`setting_key`."""
     groups: dict[str, list[CellRecord]] = {}
-    for record in run.cells:
+    for record in cells:
         if record.findings:
             groups.setdefault(setting_key(record), []).append(record)
-    settings = [_setting(sorted(records, key=_seed)) for records in groups.values()]
-    return settings if run.planned else sorted(settings, key=_by_name)
+    return groups
 
 
 def _contradicts(finding: Finding) -> bool:

@@ -14,7 +14,8 @@ import pytest
 from fglaudit import registry
 from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.errors import FglauditError
-from fglaudit.suite.suite import read, resolve
+from fglaudit.suite.reading import read
+from fglaudit.suite.suite import resolve
 
 DEFENSE = '''
 """A user's defense."""

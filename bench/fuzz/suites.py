@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from fglaudit.errors import FglauditError
-from fglaudit.suite.suite import embedded
+from fglaudit.suite.embedded import embedded
 from fglaudit.suite.yaml_text import read_yaml
 
 HOSTILE: tuple[Any, ...] = (

@@ -17,6 +17,8 @@ from fglaudit.execution.engines.engine import available_cores
 from fglaudit.execution.forecast.forecast import Forecast, duration
 from fglaudit.execution.forecast.settings import forecasts
 from fglaudit.execution.preflight import LARGE, check_data
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import FederatedProtocol
 from fglaudit.registry import is_stand_in
 from fglaudit.rng import derive
 from fglaudit.suite.cell import arguments
@@ -59,17 +61,21 @@ def opened(suite: Suite, *, estimates: bool = True) -> Iterator[str]:
             except FglauditError as error:
                 yield f"{FAILS}{where}: {error}"
                 continue
-            for j, protocol in enumerate(suite.protocols):
-                if is_stand_in(protocol):
-                    continue
-                try:
-                    protocol.check(split)
-                except FglauditError as error:
-                    yield f"{FAILS}{where}, protocols[{j}]: {error}"
+            yield from (f"{FAILS}{where}, {why}" for why in _unfit(split, suite.protocols))
             sizes = [len(nodes) for nodes in split.clients]
             yield f"  {arguments(partition)}: {counted(len(sizes), 'client')} of {_from_to(sizes)}"
     if estimates:
         yield from _foretold(suite, {spec for spec in suite.datasets if spec.name in LARGE or spec in found.too_large})
+
+
+def _unfit(split: FederatedGraph, protocols: Sequence[FederatedProtocol]) -> Iterator[str]:
+    """Yield which protocols cannot use ``split``, and why."""
+    for number, protocol in enumerate(protocols):
+        try:
+            if not is_stand_in(protocol):
+                protocol.check(split)
+        except FglauditError as error:
+            yield f"protocols[{number}]: {error}"
 
 
 def _from_to(sizes: Sequence[int]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.execution.folder.stored_run import Manifest
 from fglaudit.gate.naming import name_all
-from fglaudit.gate.policy import Policy
+from fglaudit.gate.policy import Epsilon, Policy
 from fglaudit.gate.upper_ends import nothing_leaves
 from fglaudit.quantities.base import NO_ROW_REACHES
 from fglaudit.reports.answers import Answer, AnswerWord
@@ -26,9 +26,11 @@ def check_askable(policy: Policy, run: Run, manifest: Manifest, answers: list[An
     planned = {(observer, knowledge) for cell in manifest.plan for observer, knowledge, _ in cell.rows}
     known = [name for observer in sorted(planned) for name in observer_names(observer)]
     leaking = any(_asked(policy, answer) and answer.word is AnswerWord.LEAKS for answer in answers)
-    for name, quantities in policy.observers.items():
+    for name in (*policy.observers, *(policy.epsilon.against if policy.epsilon else ())):
         if name not in known:
-            raise FglauditError(f"observers: {unknown('observer of this run', name, known)}")
+            key = "observers" if name in policy.observers else "epsilon.against"
+            raise FglauditError(f"{key}: {unknown('observer of this run', name, known)}")
+    for name, quantities in policy.observers.items():
         here = [answer for answer in answers if name in observer_names(answer.observer)]
         tried = {answer.quantity for answer in here}
         for quantity in quantities:
@@ -49,19 +51,16 @@ def check_askable(policy: Policy, run: Run, manifest: Manifest, answers: list[An
                 f"observers.{name}: an upper end needs at least {MIN_CLUSTERS} clients x seeds; no setting of this"
                 f" suite has more than {most}; give it more clients or seeds"
             )
-    if policy.epsilon is None:
-        return
-    for name in policy.epsilon.against:
-        if name not in known:
-            raise FglauditError(f"epsilon.against: {unknown('observer of this run', name, known)}")
-    columns = [cell.columns for cell in manifest.plan]
-    if all(column["defense"] == "none" for column in columns):
+    if policy.epsilon is not None:
+        _check_guarantee_askable(policy.epsilon, run, manifest)
+
+
+def _check_guarantee_askable(asked: Epsilon, run: Run, manifest: Manifest) -> None:
+    if all(cell.columns["defense"] == "none" for cell in manifest.plan):
         raise FglauditError("epsilon: a guarantee needs a defense; no cell of this suite has one; drop epsilon")
     units = {row.privacy_unit for cell in run.cells for row in cell.findings if row.privacy_unit}
-    if units and policy.epsilon.unit not in units:
-        raise FglauditError(
-            f"epsilon.unit: {unknown('unit of a guarantee of this run', policy.epsilon.unit, sorted(units))}"
-        )
+    if units and asked.unit not in units:
+        raise FglauditError(f"epsilon.unit: {unknown('unit of a guarantee of this run', asked.unit, sorted(units))}")
 
 
 def _asked(policy: Policy, answer: Answer) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,18 +87,23 @@ def reproduce(
     planned = {row: seeds_of(row, quick=quick)[:seeds] for row in rows}
     reasons: dict[Published, str] = {}
     with folder_lock(folder, 0):  # two processes would store a seed twice, and it would count as two runs
-        for place in range(max(len(each) for each in planned.values())):
-            for row, each in planned.items():
-                if place >= len(each) or row in reasons or stored.has({**row.key, "seed": each[place]}):
-                    continue
-                found = measure(row, each[place], root, device)
-                if isinstance(found, str):
-                    if found not in reasons.values():
-                        announce(f"left out: {found}")
-                    reasons[row] = found  # not stored: with other data or another version there may be a figure
-                else:
-                    _store(row, each[place], found, stored, announce)
+        for row, seed in _in_turn(planned):
+            if row in reasons or stored.has({**row.key, "seed": seed}):
+                continue
+            found = measure(row, seed, root, device)
+            if isinstance(found, str):
+                if found not in reasons.values():
+                    announce(f"left out: {found}")
+                reasons[row] = found  # not stored: with other data or another version there may be a figure
+            else:
+                _store(row, seed, found, stored, announce)
     return compared(rows, stored, reasons)
+
+
+def _in_turn(planned: Mapping[Published, Sequence[int]]) -> Iterator[tuple[Published, int]]:
+    """Yield the first seed of every row, then the second of each, and so on."""
+    for place in range(max(map(len, planned.values()))):
+        yield from ((row, seeds[place]) for row, seeds in planned.items() if place < len(seeds))
 
 
 def _store(row: Published, seed: int, found: Measured, stored: Table, announce: Callable[[str], None]) -> None:

@@ -18,7 +18,8 @@ from fglaudit.interfaces import Attack
 from fglaudit.observers import ObserverSpec
 from fglaudit.suite.checks import check_attacks, check_observers
 from fglaudit.suite.plugin_files import Trust
-from fglaudit.suite.suite import Suite, parse, read, resolve
+from fglaudit.suite.reading import parse, read
+from fglaudit.suite.suite import Suite, resolve
 
 
 def load_suite(

@@ -40,49 +40,48 @@ def cost_lines(settings: Sequence[Setting], labels: Labels, again: Confirmations
 
 def _at(here: Sequence[Setting], labels: Labels, again: Confirmations) -> list[str]:
     options = [s for s in here if is_option(s)]
-    lines = []
-    held = [s for s in options if feature_words(s) == {AnswerWord.HELD}]
     by_protocol: dict[str, list[Setting]] = {}
     for setting in options:
         by_protocol.setdefault(labels.protocol(setting), []).append(setting)
-    for protocol, mine in by_protocol.items():
-        bare = next((s for s in mine if undefended(s)), None)
-        if bare is None or AnswerWord.LEAKS not in feature_words(bare):
-            continue
-        stopped = [s for s in mine if s in held]
-        if stopped:
-            best = max(stopped, key=attrgetter("accuracy"))
-            lost = 100 * (bare.accuracy - best.accuracy)
-            lines.append(
-                f"{protocol}: {bare.spread()} without a defense; {best.spread()} with {labels.defense(best)}, where no"
-                f" attack on features succeeded ({_change(lost)}; {again.words(best)})."
-            )
-        else:
-            others = [s for s in mine if not undefended(s)]
-            tried = ", ".join(f"{labels.defense(s)} {s.spread()}" for s in others[:4])
-            more = f" and {len(others) - 4} more" if len(others) > 4 else ""
-            if not others:
-                lines.append(f"{protocol}: {bare.spread()} without a defense; no defense of it has a result here.")
-                continue
-            lines.append(
-                f"{protocol}: {bare.spread()} without a defense; none of its defenses here is shown to stop all"
-                f" attacks on features ({tried}{more})."
-            )
-        if part := _in_part(bare, mine, held, labels):
-            lines.append(f"{protocol}, in part: {part}.")
+    lines = [line for protocol, mine in by_protocol.items() for line in _stopping(protocol, mine, labels, again)]
     if len(lines) > MOST:
         lines = [*lines[:MOST], f"{len(lines) - MOST} more protocols: see the table."]
     if not lines and options:
         best, worst = max(options, key=attrgetter("accuracy")), min(options, key=attrgetter("accuracy"))
-        lines.append(f"{best.spread()} ({labels.setting(best)})" + (
-            f", down to {worst.spread()} ({labels.setting(worst)})." if worst is not best else "."))  # fmt: skip
-    bounds = [s for s in here if not is_option(s)]
-    if bounds:
+        down = f", down to {worst.spread()} ({labels.setting(worst)})" if worst is not best else ""
+        lines.append(f"{best.spread()} ({labels.setting(best)}){down}.")
+    if bounds := [s for s in here if not is_option(s)]:
         top = max(bounds, key=attrgetter("accuracy"))
         lines.append(
             f"With all data in one place, an upper bound, not an option: {labels.protocol(top)} {top.spread()}."
         )
     return [*lines, *_beside(options, labels)]
+
+
+def _stopping(protocol: str, mine: Sequence[Setting], labels: Labels, again: Confirmations) -> list[str]:
+    """Say which of a protocol's settings ``mine`` stops the attacks on features, and what that costs; nothing where
+    they get nothing without a defense."""
+    bare = next((s for s in mine if undefended(s)), None)
+    if bare is None or AnswerWord.LEAKS not in feature_words(bare):
+        return []
+    without = f"{protocol}: {bare.spread()} without a defense"
+    others = [s for s in mine if not undefended(s)]
+    held = [s for s in mine if feature_words(s) == {AnswerWord.HELD}]
+    if held:
+        best = max(held, key=attrgetter("accuracy"))
+        lost = 100 * (bare.accuracy - best.accuracy)
+        said = (
+            f"{without}; {best.spread()} with {labels.defense(best)}, where no attack on features succeeded"
+            f" ({_change(lost)}; {again.words(best)})."
+        )
+    elif not others:
+        return [f"{without}; no defense of it has a result here."]
+    else:
+        tried = ", ".join(f"{labels.defense(s)} {s.spread()}" for s in others[:4])
+        more = f" and {len(others) - 4} more" if len(others) > 4 else ""
+        said = f"{without}; none of its defenses here is shown to stop all attacks on features ({tried}{more})."
+    part = _in_part(bare, mine, held, labels)
+    return [said, f"{protocol}, in part: {part}."] if part else [said]
 
 
 def _in_part(bare: Setting, mine: Sequence[Setting], held: Sequence[Setting], labels: Labels) -> str:

@@ -16,8 +16,8 @@ import pytest
 
 from fglaudit import __version__, registry
 from fglaudit.cli import main
+from fglaudit.suite.embedded import embedded
 from fglaudit.suite.overrides import load_suite
-from fglaudit.suite.suite import embedded
 
 SUITE = """
 name: small

@@ -16,7 +16,8 @@ from fglaudit.errors import ECHO, MESSAGE, FglauditError, shown, unknown
 from fglaudit.files import limits
 from fglaudit.partition import PartitionSpec
 from fglaudit.suite.overrides import parse_seeds
-from fglaudit.suite.suite import parse, resolve
+from fglaudit.suite.reading import parse
+from fglaudit.suite.suite import resolve
 
 BASE = """
 name: small

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from fglaudit.errors import MESSAGE, FglauditError
 from fglaudit.files import limits
-from fglaudit.suite.suite import embedded, parse
+from fglaudit.suite.embedded import embedded
+from fglaudit.suite.reading import parse
 from fglaudit.suite.yaml_text import read_yaml
 
 FRAGMENTS = st.sampled_from(

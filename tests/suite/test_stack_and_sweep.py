@@ -11,7 +11,8 @@ import yaml
 from fglaudit import registry
 from fglaudit.errors import FglauditError
 from fglaudit.suite.cell import arguments, describe
-from fglaudit.suite.suite import Suite, parse, resolve
+from fglaudit.suite.reading import parse
+from fglaudit.suite.suite import Suite, resolve
 
 BASE = """
 name: small

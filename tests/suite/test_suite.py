@@ -13,8 +13,10 @@ from fglaudit import registry
 from fglaudit.errors import FglauditError
 from fglaudit.execution.display import cell_label
 from fglaudit.observers import ObserverSpec
+from fglaudit.suite.embedded import embedded
 from fglaudit.suite.overrides import load_suite, parse_seeds
-from fglaudit.suite.suite import Suite, embedded, parse, resolve
+from fglaudit.suite.reading import parse
+from fglaudit.suite.suite import Suite, resolve
 
 BASE = """
 name: small

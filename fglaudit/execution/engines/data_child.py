@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -13,8 +12,9 @@ import torch
 from fglaudit.datasets import DatasetSpec
 from fglaudit.datasets.size import expected_size, in_words, machine_memory
 from fglaudit.errors import FglauditError
+from fglaudit.execution.engines.child import start_child
 from fglaudit.graph import Graph
-from fglaudit.interruption import held_back, leave_to_parent
+from fglaudit.interruption import leave_to_parent
 
 LOADED_HERE = 2**26
 """Bytes up to which a data set is loaded in this process: a process of its own takes seconds to start."""
@@ -112,12 +112,7 @@ def _too_large(spec: DatasetSpec, error: MemoryError | RuntimeError) -> TooLarge
 
 
 def _apart(spec: DatasetSpec, looking: Look) -> Loaded | TooLarge:
-    context = multiprocessing.get_context("spawn")  # a forked torch deadlocks in its thread pool
-    here, there = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(there, spec, looking), daemon=True)
-    with held_back():
-        process.start()
-    there.close()  # so that the end of the process closes the pipe
+    process, here = start_child(_child, spec, looking)
     try:
         found = here.recv()
     except EOFError:

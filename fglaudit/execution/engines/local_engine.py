@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import time
@@ -14,6 +13,7 @@ from multiprocessing.process import BaseProcess
 
 from fglaudit import registry
 from fglaudit.errors import FglauditError
+from fglaudit.execution.engines.child import start_child
 from fglaudit.execution.engines.cores import threads_of
 from fglaudit.execution.engines.data_child import estimate
 from fglaudit.execution.engines.engine import (
@@ -28,7 +28,6 @@ from fglaudit.execution.engines.engine import (
 )
 from fglaudit.execution.engines.worker import Alive, Failure, Progress, Runner, Started, Task, explain, phase, serve
 from fglaudit.files.own import remove_tree
-from fglaudit.interruption import held_back
 
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**29)}
 """Arrays of up to 32 MiB are taken from memory that a worker keeps, up to half a GiB: fetching fresh pages from the
@@ -81,11 +80,7 @@ class LocalEngine(Engine):
                 busy = sum(worker.task is not None for worker in self._workers)
                 while len(self._workers) < min(self.jobs, busy + len(waiting)):
                     self._workers.append(self._start(runner))
-                for worker in list(self._workers):
-                    while worker.ready and worker.task is None and waiting and not listener.wanted(waiting[0]):
-                        waiting.popleft()
-                    if worker.ready and worker.task is None and waiting:
-                        self._assign(worker, waiting, listener)
+                self._hand_out(waiting, listener)
                 if not waiting and not any(worker.task for worker in self._workers):
                     break
                 sources = wait([worker.connection for worker in self._workers], timeout=CHECK_SECONDS)
@@ -105,17 +100,19 @@ class LocalEngine(Engine):
             self._workers.clear()
 
     def _start(self, runner: Runner) -> _Worker:
-        context = multiprocessing.get_context("spawn")  # a forked torch deadlocks in its thread pool
-        here, there = context.Pipe()
-        process = context.Process(
-            target=serve, args=(there, runner, self.threads, registry.loaded_files()), daemon=True
-        )
         for name, value in ALLOCATOR.items():  # glibc reads them when a process starts
             os.environ.setdefault(name, value)
-        with held_back():
-            process.start()
-        there.close()  # so that the end of the process closes the pipe
-        return _Worker(process, here)
+        return _Worker(*start_child(serve, runner, self.threads, registry.loaded_files()))
+
+    def _hand_out(self, waiting: deque[Task], listener: Listener) -> None:
+        """Give every idle worker a task; those that another process has are dropped."""
+        for worker in list(self._workers):
+            if not worker.ready or worker.task is not None:
+                continue
+            while waiting and not listener.wanted(waiting[0]):
+                waiting.popleft()
+            if waiting:
+                self._assign(worker, waiting, listener)
 
     def _assign(self, worker: _Worker, waiting: deque[Task], listener: Listener) -> None:
         task = waiting.popleft()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import yaml
 from fglaudit import __version__
 from fglaudit.errors import FglauditError
 from fglaudit.execution.folder.run_folder import CONFIRMED
-from fglaudit.execution.folder.stored_run import Manifest, is_there, read_manifest
+from fglaudit.execution.folder.stored_run import Manifest, read_manifest
 from fglaudit.files.own import read_own
 from fglaudit.suite.suite import Suite, resolve
 
@@ -21,7 +22,7 @@ FIX = "use another --out, or delete the folder"
 
 def check_goes_on(directory: Path, suite: Suite, cells: Sequence[str], *, sharded: bool) -> None:
     """Raise :class:`FglauditError` where ``directory`` holds a run that ``cells`` of ``suite`` do not continue."""
-    if is_there(directory / "run.json"):
+    if os.path.lexists(directory / "run.json"):
         try:
             manifest = read_manifest(directory)
         except FglauditError:
@@ -63,7 +64,7 @@ def _refusal(directory: Path, suite: Suite, cells: Sequence[str], manifest: Mani
     if not kept <= wanted:
         seeds = ",".join(map(str, old["seeds"]))
         return f"seeds differ); a run keeps the seeds that it has, give --seeds {seeds} and more, or {FIX}"
-    if is_there(directory / CONFIRMED):
+    if os.path.lexists(directory / CONFIRMED):
         return f"seeds differ, and its settings were confirmed on others); {FIX}"
     if sharded:
         return f"seeds differ); run once without --shard to add seeds, or {FIX}"

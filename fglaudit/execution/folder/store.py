@@ -23,6 +23,7 @@ Every file appears whole or not at all (written beside, flushed to disk, renamed
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,7 +39,7 @@ from fglaudit.execution.folder.plan import Planned
 from fglaudit.execution.folder.run_folder import check_ours, free_name, run_folder
 from fglaudit.execution.folder.shards import WAIT_SECONDS, Shard, check_none, held
 from fglaudit.execution.folder.stored_record import Made, damaged, record_text
-from fglaudit.execution.folder.stored_run import OTHER, Manifest, is_there, no_cycles_sought, read_manifest, read_stored
+from fglaudit.execution.folder.stored_run import OTHER, Manifest, no_cycles_sought, read_manifest, read_stored
 from fglaudit.files.own import (
     TEMPORARY,
     make_folder,
@@ -100,7 +101,7 @@ class RunStore:
         found = {}
         for cell in cells:
             path = self.record_path(cell)
-            if not is_there(path):
+            if not os.path.lexists(path):
                 continue
             try:
                 record, made = read_stored(path)
@@ -244,7 +245,7 @@ def _continue(store: RunStore) -> Manifest | None:
     manifest = None
     directory = store.directory
     rule = f"{RULE}; {directory} holds"
-    if not is_there(directory / "run.json"):
+    if not os.path.lexists(directory / "run.json"):
         old = _made_of_records(store)
     else:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,15 +42,6 @@ class Manifest:
         return stamped({**made, **plan_to_json(self.plan)}, "run.json")
 
 
-def is_there(path: Path) -> bool:
-    """Return whether ``path`` names anything, a broken link too."""
-    try:
-        path.lstat()
-    except OSError:
-        return False
-    return True
-
-
 def read_manifest(directory: Path) -> Manifest:
     """Return ``run.json`` of a run.
 
@@ -57,7 +49,7 @@ def read_manifest(directory: Path) -> Manifest:
         FglauditError: if ``directory`` is no run or the file is damaged.
     """
     path = run_folder(directory, READ) / "run.json"
-    if not is_there(path):
+    if not os.path.lexists(path):
         raise FglauditError(
             f"a run folder has a run.json; there is none in {directory}; name the --out folder of a run"
         )
@@ -128,7 +120,7 @@ def _read_cells(directory: Path, manifest: Manifest) -> Stored:
     records, damage, missing = [], dict[str, str](), []
     for planned in manifest.plan:
         path = directory / "cells" / f"{planned.cell}.json"
-        if not is_there(path):
+        if not os.path.lexists(path):
             records.append(planned.record(manifest.suite, NOT_RUN))
             missing.append(planned.cell)
             continue

@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import multiprocessing
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Any
 
@@ -20,12 +20,13 @@ import torch
 
 from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
+from fglaudit.execution.engines.child import start_child
 from fglaudit.execution.engines.data_child import is_memory, without_memory
 from fglaudit.execution.forecast.costs import machine_seconds
 from fglaudit.execution.forecast.forecast import Forecast
 from fglaudit.execution.forecast.probe import probe
 from fglaudit.graph import Graph
-from fglaudit.interruption import held_back, leave_to_parent
+from fglaudit.interruption import leave_to_parent
 from fglaudit.registry import is_stand_in
 from fglaudit.suite.cell import Cell
 
@@ -92,8 +93,7 @@ class _Prober:
     """The process that probes; a new one after each that was ended."""
 
     def __init__(self) -> None:
-        self._context = multiprocessing.get_context("spawn")
-        self._process: Any = None
+        self._process: BaseProcess | None = None
         self._connection: Connection | None = None
 
     def __enter__(self) -> _Prober:
@@ -119,11 +119,7 @@ class _Prober:
         return found
 
     def _start(self) -> None:
-        self._connection, there = self._context.Pipe()
-        self._process = self._context.Process(target=_serve, args=(there,), daemon=True)
-        with held_back():
-            self._process.start()
-        there.close()
+        self._process, self._connection = start_child(_serve)
         self._connection.recv()  # once it has imported what it needs
 
     def _end(self) -> None:
