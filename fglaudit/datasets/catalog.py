@@ -116,9 +116,7 @@ def _amazon(name: str, nodes: int, edges: int, features: int, classes: int) -> P
     )
 
 
-def _wikipedia(
-    name: str, nodes: int, edges: int, features: int, classes: int, split: tuple[int, int, int]
-) -> PygSource:
+def _wikipedia(name: str, nodes: int, edges: int, features: int, split: tuple[int, int, int]) -> PygSource:
     """Return a Wikipedia set; ``split`` counts the nodes of its first public train, validation and test mask."""
     splits = tuple(f"{name}_split_0.6_0.2_{i}.npz" for i in range(10))
     return PygSource(
@@ -128,7 +126,7 @@ def _wikipedia(
         nodes=nodes,
         edges=edges,
         features=features,
-        classes=classes,
+        classes=5,
         split=split,
         class_name="WikipediaNetwork",
         make=lambda cls, root: cls(root, name, geom_gcn_preprocess=True),
@@ -141,8 +139,8 @@ PYG_SOURCES = {
     "pubmed": _planetoid("PubMed", 19717, 88648, 500, 3, train=60),
     "computers": _amazon("Computers", 13752, 491722, 767, 10),
     "photo": _amazon("Photo", 7650, 238162, 745, 8),
-    "chameleon": _wikipedia("chameleon", 2277, 36101, 2325, 5, (1092, 729, 456)),
-    "squirrel": _wikipedia("squirrel", 5201, 217073, 2089, 5, (2496, 1664, 1041)),
+    "chameleon": _wikipedia("chameleon", 2277, 36101, 2325, (1092, 729, 456)),
+    "squirrel": _wikipedia("squirrel", 5201, 217073, 2089, (2496, 1664, 1041)),
     "wikics": PygSource(
         folder="wikics",
         raw="raw",

@@ -18,14 +18,10 @@ from fglaudit.reports.summary import Setting, summarize
 from fglaudit.reports.wording.observers import observer_label
 
 
-def print_answers(console: Console, run: Run, settings: Sequence[Setting] | None = None) -> None:
+def print_answers(console: Console, run: Run) -> None:
     """Print alarms and answers, the latter as two tables per data set and partition: feature rows by setting and
-    observer, beside what each setting is worth; and all else that observers learn.
-
-    Args:
-        settings: :func:`fglaudit.reports.summary.summarize` of ``run``, if it was made already.
-    """
-    settings = summarize(run) if settings is None else settings
+    observer, beside what each setting is worth; and all else that observers learn."""
+    settings = summarize(run)
     labels = Labels.of(settings)
     if lines := alarms(run, settings, labels):
         console.print("[bold red]Alarms[/bold red]")

@@ -22,7 +22,6 @@ from fglaudit.reports.heat import idle_lines
 from fglaudit.reports.labels import Labels, arguments, place
 from fglaudit.reports.leaks import NEGLIGIBLE
 from fglaudit.reports.next_steps import next_steps
-from fglaudit.reports.numbers import few
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting
 from fglaudit.reports.verdict import MOST_COSTS, RunVerdict, observers_of
@@ -78,37 +77,19 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "percent": numbers.percent,
-        "decimal": numbers.decimal,
-        "epsilon": numbers.epsilon,
-        "count": numbers.count,
-        "arguments": arguments,
-    }
+    filters = (numbers.percent, numbers.decimal, numbers.epsilon, numbers.count, arguments)
+    functions = (
+        *(metric_name, quantity_name, observer_label, threat_model, defense_words, reading, place),
+        *(numbers.plural, numbers.few, numbers.seeds_words, numbers.interval),
+        *(marker, sparkline, curve_figure, curve_words, shown_rows, columns, breakdown, extras),
+    )
+    environment.filters |= {each.__name__: each for each in filters}
+    environment.globals |= {each.__name__: each for each in functions}
     environment.globals |= {
         "version": __version__,
         "upper_bound": UPPER_BOUND,
         "negligible": NEGLIGIBLE,
         "metrics": METRICS,
-        "metric_name": metric_name,
-        "quantity_name": quantity_name,
-        "marker": marker,
-        "sparkline": sparkline,
-        "shown_rows": shown_rows,
-        "columns": columns,
-        "curve_figure": curve_figure,
-        "curve_words": curve_words,
-        "place": place,
-        "plural": numbers.plural,
-        "few": few,
         "shown_costs": MOST_COSTS,
-        "seeds_words": numbers.seeds_words,
-        "interval": numbers.interval,
-        "breakdown": breakdown,
-        "extras": extras,
-        "reading": reading,
-        "observer_label": observer_label,
-        "threat_model": threat_model,
-        "defense_words": defense_words,
     }
     return environment

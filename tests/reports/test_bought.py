@@ -97,7 +97,7 @@ def test_gains_are_paired_on_nodes(tmp_path: Path) -> None:
 
 def test_a_defense_that_buys_nothing_says_so_everywhere(tmp_path: Path) -> None:
     records = [cell("structure-only", CODES, [1, 1, 1, 0]), cell("fedgcn", SUMS, [1, 0, 0, 0], NOISE)]
-    settings = settings_of(tmp_path, *records)
+    settings_of(tmp_path, *records)
     said = f"bought {MINUS}50.0 ({MINUS}141.9 to +41.9) over structure-only, one seed: nothing"
     found = texts(tmp_path / "run")
     assert said in found["report.html"] and said in found["report.md"]
@@ -108,7 +108,7 @@ def test_a_defense_that_buys_nothing_says_so_everywhere(tmp_path: Path) -> None:
     assert (rows["fedgcn"]["chance"], rows["fedgcn"]["bought"]) == ("0.25", "-0.5")
     assert (rows["fedgcn"]["bought_over"], rows["structure-only"]["bought"]) == ("structure-only", "")
     console = Console(file=io.StringIO(), width=260)
-    print_answers(console, load_run(tmp_path / "run"), settings)
+    print_answers(console, load_run(tmp_path / "run"))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert re.search(rf"fedgcn, gaussian +25.0 % +{MINUS}50.0 \({MINUS}141.9 to \+41.9\): nothing", shown)
     assert "chance: 25.0 %" in shown and re.search(r"structure-only +75.0 % +control", shown)
