@@ -41,6 +41,13 @@ def test_attacks_that_do_not_apply_read_nothing() -> None:
     assert str(probe(none)).startswith("not applicable: ")
 
 
+def test_observers_of_one_name_that_know_different_things_all_count() -> None:
+    both = [{"parties": ["client:each"]}, {"parties": ["client:each"], "topology": True}]
+    found = probe(suite(attacks=["row-space"], protocols=[PROTOCOLS[0]], observers=both).cells()[0])
+    assert isinstance(found, Probe)
+    assert set(found.attacks) == {("client:each", "row-space"), ("client:each topology", "row-space")}
+
+
 def test_seconds_follow_from_rounds_costs_and_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forecast, "COSTS", {"a": (1.0, 2.0), AUDITS: (4.0, 0.0)})
     monkeypatch.setattr(forecast, "REFERENCE", 0.5)
