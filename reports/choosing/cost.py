@@ -59,7 +59,7 @@ def _at(here: Sequence[Setting], labels: Labels, again: Confirmations) -> list[s
             )
         else:
             others = [s for s in mine if not undefended(s)]
-            tried = ", ".join(f"{labels.defense(s)} {_shown(s)}" for s in others[:4])
+            tried = ", ".join(f"{labels.defense(s)} at {_shown(s)}" for s in others[:4])
             more = f" and {len(others) - 4} more" if len(others) > 4 else ""
             if not others:
                 lines.append(f"{protocol}: {_shown(bare)} without a defense; no defense of it has a result here.")
