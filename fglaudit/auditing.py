@@ -38,6 +38,7 @@ from fglaudit.suite.cell import Cell
 from fglaudit.suite.checks import check_attacks, check_observers, check_seeds
 from fglaudit.suite.entries import dataset_spec
 from fglaudit.suite.overrides import dataset_entry, pick_device
+from fglaudit.suite.stacks import with_parts
 from fglaudit.suite.suite import fitting
 
 if TYPE_CHECKING:
@@ -142,7 +143,8 @@ def audit(
         graph: the name of a data set, the path of an ``.npz`` file, or whatever
             :func:`fglaudit.datasets.from_memory.graph_from` takes: a ``torch_geometric.data.Data``, a networkx graph,
             a mapping of arrays.
-        protocol, defense: a name, a mapping with a name and fields as in a suite, or an instance of your own class.
+        protocol, defense: a name, a mapping with a name and fields as in a suite, or an instance of your own class;
+            several defenses in a row as ``{"stack": [...]}``.
         observers: "server", "client:0", "client:each", "wire", joined by "+"; or with side knowledge as
             :class:`fglaudit.observers.ObserverSpec`.
         attacks: "all" that read what the protocol sends, or a list of names, mappings or instances.
@@ -166,6 +168,7 @@ def audit(
     watching = tuple(o if isinstance(o, ObserverSpec) else ObserverSpec(tuple(o.split("+"))) for o in observers)
     check_observers(watching, [chosen])
     built: FederatedProtocol = registry.named("protocol", protocol, "protocol")
+    protecting = _defense(defense, "defense")
     tried = _attacks_on(built, attacks)
     where = torch.device(pick_device(device))
     cells = [
@@ -174,7 +177,7 @@ def audit(
             partition=chosen,
             protocol=built,
             server="honest",
-            defense=registry.named("defense", defense, "defense"),
+            defense=protecting,
             seed=int(seed),
             observers=watching,
             attacks=tried,
@@ -241,6 +244,13 @@ def _check_types(clients: Any, partition: Any, split: Any, **plain: Any) -> None
             words = plain_words.kind(kind)
             fix = plain_words.fix(words, value) or "change it"
             raise FglauditError(f"{key} must be {words}; got {shown(value)}; {fix}")
+
+
+def _defense(entry: Named | Defense, where: str) -> Defense:
+    """Return the defense that ``entry`` names, or the stack of those that it lists."""
+    named = with_parts(entry, where, _defense) if isinstance(entry, Mapping) else entry
+    found: Defense = registry.named("defense", named, where)
+    return found
 
 
 def _attacks_on(protocol: FederatedProtocol, attacks: str | Sequence[Named | Attack]) -> tuple[Attack, ...]:

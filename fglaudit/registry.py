@@ -266,9 +266,16 @@ def named(kind: str, entry: Any, what: str) -> Any:
     if not isinstance(entry, Mapping):
         return _checked_instance(kind, entry, what)
     if not isinstance(name := entry.get("name"), str):
-        keys = f"; got the keys {', '.join(map(shown, entry))}{meant(entry, 'name')}" if entry else ""
-        raise FglauditError(f"{what}: {with_article(kind)} needs a name{keys}; known: {', '.join(names(kind))}")
+        raise FglauditError(f"{what}: {nameless(kind, entry)}")
     return build(kind, name, {key: value for key, value in entry.items() if key != "name"}, what)
+
+
+def nameless(kind: str, entry: Mapping[str, Any]) -> str:
+    """Return what is wrong with an entry without a name."""
+    keys = f"; got the keys {', '.join(map(shown, entry))}" if entry else ""
+    also = ", or the key stack" if kind == "defense" else ""
+    slip = meant(entry, "name", *(["stack"] if kind == "defense" else []))
+    return f"{with_article(kind)} needs a name{also}{keys}{slip}; known: {', '.join(names(kind))}"
 
 
 def _kind_of(cls: type[Any]) -> str | None:

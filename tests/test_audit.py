@@ -15,7 +15,7 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 import fglaudit
-from fglaudit import auditing
+from fglaudit import auditing, registry
 from fglaudit.context import Context
 from fglaudit.datasets.from_memory import content_digest, graph_from
 from fglaudit.errors import FglauditError
@@ -106,6 +106,25 @@ def test_an_audit_measures_and_saves_what_a_run_would(tmp_path: Path) -> None:
     assert "subset-sum" in report._repr_html_()
 
 
+def test_a_stack_is_given_as_in_a_suite_and_its_parts_may_be_instances() -> None:
+    parts = ({"stack": ["drop-singletons", each]} for each in ("gaussian", registry.build("defense", "gaussian", {})))
+    written = [
+        fglaudit.audit(
+            arrays(),
+            protocol=FEDGCN,
+            clients=2,
+            defense=each,
+            observers=["server"],
+            attacks=["row-space"],
+            empirical=False,
+        )
+        for each in parts
+    ]
+    once, again = (report.records[0].description["defense"] for report in written)
+    assert once == again
+    assert "stack" in str(written[0])
+
+
 def test_equal_calls_give_equal_findings() -> None:
     once, again = (
         fglaudit.audit(arrays(), protocol=FEDGCN, clients=2, observers=["client:0"], attacks=["row-space"])
@@ -185,6 +204,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"protocol": "fedgnc"}, "fedgcn"),
     ({"defense": {"name": "gaussian", "epsilon": -1}}, "epsilon"),
     ({"defense": Unwilling()}, "serves nobody"),
+    ({"defense": {"stack": ["none", {"name": "gaussian", "epsilon": -1}]}}, r"defense: stack\[1\]: .* epsilon must be"),
+    ({"defense": {"stack": [Unwilling(), {"stack": ["none", "none"]}]}}, r"stack\[1\]: a stack has no stack inside"),
+    ({"defense": {"stak": ["none", "gaussian"]}}, "did you mean 'stack'"),
     ({"observers": ["client:9"]}, "client:9"),
     ({"observers": ["sever"]}, "sever"),
     ({"attacks": "subset-sum"}, "a list"),

@@ -124,8 +124,9 @@ def measure(cell: Cell) -> dict[str, Any]:
                 output = run_attacks(recording, [spec], [attack], nothing_to_ask=scorer.nothing_to_ask)
                 found = [scorer.measure(one) for one in output]
                 seconds = time.process_time() - start
-                size = foretold.attacks.get((spec.name, type(attack).name))
-                attacks.append((spec.name, type(attack).name, size, seconds, found[0].finding.status.value))
+                who = f"{spec.name} {spec.knowledge}".rstrip()
+                size = foretold.attacks.get((who, type(attack).name))
+                attacks.append((who, type(attack).name, size, seconds, found[0].finding.status.value))
                 outputs += output
                 measured += found
         start = time.process_time()

@@ -14,7 +14,7 @@ from fglaudit.datasets.size import expected_size, in_words
 from fglaudit.errors import FglauditError, counted
 from fglaudit.execution.display import cell_label
 from fglaudit.execution.engines.engine import available_cores
-from fglaudit.execution.forecast.forecast import Forecast, duration
+from fglaudit.execution.forecast.forecast import Forecast, duration, without
 from fglaudit.execution.forecast.settings import forecasts
 from fglaudit.execution.preflight import LARGE, check_data
 from fglaudit.graph import FederatedGraph
@@ -87,7 +87,7 @@ def _foretold(suite: Suite, skipped: Collection[DatasetSpec]) -> Iterator[str]:
     """Yield a line for every setting of ``suite``, and one for all of them."""
     cells, known, seconds, disk, kept = suite.cells(), 0, 0.0, 0, 0
     yield HEADING
-    largest = 0
+    largest, unknown = 0, dict[str, None]()
     for members, found in forecasts(cells, skipped):
         label = cell_label(members[0]).rpartition(" seed ")[0]
         yield f"  {'1 cell' if len(members) == 1 else f'{len(members)} cells like'} {label}: {found}"
@@ -97,13 +97,15 @@ def _foretold(suite: Suite, skipped: Collection[DatasetSpec]) -> Iterator[str]:
             disk = max(disk, found.disk)
             kept += len(members) * found.disk
             largest = max(largest, found.memory)
+            unknown |= dict.fromkeys(found.unknown)
     if not known:
         return
     disk_words = (
         f"{in_words(kept)} on disk, kept" if suite.record == "all" else f"{in_words(disk)} on disk per running cell"
     )
+    missing = without(tuple(unknown))
     yield (
-        f"{known} of {counted(len(cells), 'cell')}: about {duration(seconds)} of one core,"
-        f" {duration(seconds / available_cores())} on the {available_cores()} here;"
+        f"{known} of {counted(len(cells), 'cell')}: {'at least' if missing else 'about'} {duration(seconds)} of one"
+        f" core, {duration(seconds / available_cores())} on the {available_cores()} here{missing and f', {missing}'};"
         f" at least {in_words(largest)} of memory per job, {disk_words}"
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from fglaudit import registry
 from fglaudit.datasets import DatasetSpec
-from fglaudit.errors import FglauditError, meant, shown, with_article
+from fglaudit.errors import FglauditError, shown
 from fglaudit.files.user import is_file, user_path
 from fglaudit.suite.cell import describe
 from fglaudit.suite.plugin_files import Trust, near_suite
@@ -70,22 +70,13 @@ class NamedPlugins:
             entry = with_parts(entry, where, partial(self.build, "defense"))
         name = entry.pop("name", None)
         if not isinstance(name, str):
-            raise FglauditError(f"{where}: {_nameless(kind, entry)}")
+            raise FglauditError(f"{where}: {registry.nameless(kind, entry)}")
         if ".py:" not in name:
             return registry.build(kind, name, entry, where)
         found = near_suite(name, self.folder)
         if found.rpartition(":")[0] not in self.files:
             raise FglauditError(f"{where}: a plugin is given as file.py:Class; got {shown(name)}; correct it")
         return (registry.build if self.trust.imports else registry.stand_in)(kind, found, entry, where)
-
-
-def _nameless(kind: str, entry: dict[str, Any]) -> str:
-    """Return what is wrong with an entry without a name."""
-    keys = f"; got the keys {', '.join(map(shown, entry))}" if entry else ""
-    also = ", or the key stack" if kind == "defense" else ""
-    known = ", ".join(registry.names(kind))
-    slip = meant(entry, "name", *(["stack"] if kind == "defense" else []))
-    return f"{with_article(kind)} needs a name{also}{keys}{slip}; known: {known}"
 
 
 def located_dataset(entry: dict[str, Any], where: str, *, folder: Path | None) -> DatasetSpec:

@@ -1,4 +1,4 @@
-"""Stacks in a suite: ``{stack: [{name: gaussian}, {name: dp-sgd}]}`` is short for ``name: stack`` with these parts."""
+"""Stacks: ``{stack: [{name: gaussian}, {name: dp-sgd}]}`` is short for ``name: stack`` with these parts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fglaudit.errors import FglauditError
+from fglaudit.interfaces import Defense
 
 KEY = "stack"
 _EXAMPLE = "write e.g. {stack: [{name: gaussian, epsilon: 8}, {name: homomorphic-encryption}]}"
@@ -15,7 +16,7 @@ def with_parts(entry: Mapping[str, Any], where: str, build: Callable[[dict[str, 
     """Return ``entry`` with ``name: stack`` and the built ``parts`` in place of the key ``stack``.
 
     Args:
-        build: returns the defense of an entry, given its place; as for any other defense of the suite.
+        build: returns the defense of an entry, given its place; as for any other defense.
 
     Raises:
         FglauditError: for other keys beside ``stack``, a value that is no list of defenses, or a part that is refused.
@@ -34,6 +35,8 @@ def with_parts(entry: Mapping[str, Any], where: str, build: Callable[[dict[str, 
 
 
 def _built(part: Any, where: str, build: Callable[[dict[str, Any], str], Any]) -> Any:
+    if isinstance(part, Defense):  # made in Python
+        return part
     if isinstance(part, str):
         return build({"name": part}, where)
     if not isinstance(part, Mapping):

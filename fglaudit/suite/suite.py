@@ -56,7 +56,8 @@ class Suite:
 
     def cells(self) -> list[Cell]:
         """Return the grid in order: data set, partition, protocol, server, defense, seed (the last varies fastest)."""
-        grid = itertools.product(self.datasets, self.partitions, self.protocols, self.server, self.defenses, self.seeds)
+        protocols = [(protocol, self.attacks_on(protocol)) for protocol in self.protocols]
+        grid = itertools.product(self.datasets, self.partitions, protocols, self.server, self.defenses, self.seeds)
         return [
             Cell(
                 dataset=dataset,
@@ -66,12 +67,12 @@ class Suite:
                 defense=defense,
                 seed=seed,
                 observers=self.observers,
-                attacks=self.attacks_on(protocol),
+                attacks=attacks,
                 record=self.record,
                 empirical=self.empirical,
                 behaviour=behaviour,
             )
-            for dataset, partition, protocol, behaviour, defense, seed in grid
+            for dataset, partition, (protocol, attacks), behaviour, defense, seed in grid
         ]
 
     def attacks_on(self, protocol: FederatedProtocol) -> tuple[Attack, ...]:

@@ -77,7 +77,7 @@ def _stopping(protocol: str, mine: Sequence[Setting], labels: Labels, again: Con
     elif not others:
         return [f"{without}; no defense of it has a result here."]
     else:
-        tried = ", ".join(f"{labels.defense(s)} {s.spread()}" for s in others[:4])
+        tried = ", ".join(f"{labels.defense(s)} at {s.spread()}" for s in others[:4])
         more = f" and {len(others) - 4} more" if len(others) > 4 else ""
         said = f"{without}; none of its defenses here is shown to stop all attacks on features ({tried}{more})."
     part = _in_part(bare, mine, held, labels)

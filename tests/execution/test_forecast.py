@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 from execution_runs import suite
 
+from fglaudit.execution import dry_run
+from fglaudit.execution.dry_run import opened
 from fglaudit.execution.forecast import forecast
 from fglaudit.execution.forecast.costs import AUDITS
 from fglaudit.execution.forecast.forecast import Forecast, duration
@@ -41,6 +44,13 @@ def test_attacks_that_do_not_apply_read_nothing() -> None:
     assert str(probe(none)).startswith("not applicable: ")
 
 
+def test_observers_of_one_name_that_know_different_things_all_count() -> None:
+    both = [{"parties": ["client:each"]}, {"parties": ["client:each"], "topology": True}]
+    found = probe(suite(attacks=["row-space"], protocols=[PROTOCOLS[0]], observers=both).cells()[0])
+    assert isinstance(found, Probe)
+    assert set(found.attacks) == {("client:each", "row-space"), ("client:each topology", "row-space")}
+
+
 def test_seconds_follow_from_rounds_costs_and_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forecast, "COSTS", {"a": (1.0, 2.0), AUDITS: (4.0, 0.0)})
     monkeypatch.setattr(forecast, "REFERENCE", 0.5)
@@ -48,9 +58,11 @@ def test_seconds_follow_from_rounds_costs_and_the_machine(monkeypatch: pytest.Mo
     found = Forecast.of(seen, machine_seconds=1.0)
     assert (found.training, found.attacks, found.audits, found.seconds) == (6.0, 6.0, 8.0, 20.0)
     assert str(found) == (
-        "about 20 s (training 6 s, attacks 6 s, audits 8 s; without b, whose cost is not known), at least 1.0 MiB"
+        "at least 20 s (training 6 s, attacks 6 s, audits 8 s; without b, whose cost is not known), at least 1.0 MiB"
         " of memory, 2.0 MiB on disk"
     )
+    seen = dataclasses.replace(seen, attacks={("server", "a"): 10**6})
+    assert str(Forecast.of(seen, machine_seconds=1.0)).startswith("about 20 s (training 6 s, attacks 6 s, audits 8 s),")
     assert [duration(s) for s in (0.123, 99, 119, 150, 9000, 10**6)] == [
         "0.12 s", "99 s", "119 s", "2.5 min", "2.5 h", "278 h",
     ]  # fmt: skip
@@ -64,6 +76,18 @@ def test_settings_that_differ_in_seed_or_fraction_are_one() -> None:
     assert skipped == [(n, "not estimated: its data set was not opened") for n in (2, 4)]
     late = list(forecasts(cells, whole=-1.0))
     assert {why for _, why in late} == {"not estimated: others took -1 s"}
+
+
+def test_a_total_without_attacks_of_unknown_cost_is_a_least_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """update-properties was foretold about 0.6 s a cell, and took 49: its one attack trains shadow clients."""
+    told = [Forecast(3.0, 0.0, 0.0, 2**20, 2**20, unknown) for unknown in (("a",), ("a", "b"), ())]
+    whole = suite(protocols=[PROTOCOLS[0]])
+    groups = [([cell], found) for cell, found in zip(whole.cells() * 2, told, strict=False)]
+    monkeypatch.setattr(dry_run, "forecasts", lambda *_: iter(groups))
+    assert "at least 9 s of one core" in (last := list(opened(whole))[-1])
+    assert "here, without a, b, whose cost is not known;" in last
+    monkeypatch.setattr(dry_run, "forecasts", lambda *_: iter(groups[2:]))
+    assert "about 3 s of one core" in (last := list(opened(whole))[-1]) and "without" not in last
 
 
 def test_a_probe_that_takes_too_long_is_ended() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -19,7 +20,7 @@ class Forecast:
         attacks, audits: seconds of one core, by the table of costs and the speed of this machine.
         memory: bytes at the peak of training, measured; attacks may take more.
         disk: bytes of recorded messages, measured and extrapolated.
-        unknown: attacks whose cost was never measured: they are not in it.
+        unknown: attacks whose cost was never measured: they are not in it, so that it is a least value.
     """
 
     training: float
@@ -52,9 +53,14 @@ class Forecast:
     def __str__(self) -> str:
         parts = [("training", self.training), ("attacks", self.attacks), ("audits", self.audits)]
         split = ", ".join(f"{name} {duration(seconds)}" for name, seconds in parts if seconds)
-        missing = f"; without {', '.join(self.unknown)}, whose cost is not known" if self.unknown else ""
-        seconds = f"about {duration(self.seconds)} ({split}{missing})"
+        missing = without(self.unknown)
+        seconds = f"{'at least' if missing else 'about'} {duration(self.seconds)} ({split}{missing and f'; {missing}'})"
         return f"{seconds}, at least {in_words(self.memory)} of memory, {in_words(self.disk)} on disk"
+
+
+def without(attacks: Sequence[str]) -> str:
+    """Return that the cost of ``attacks`` is not known, in words; nothing where there are none."""
+    return f"without {', '.join(attacks)}, whose cost is not known" if attacks else ""
 
 
 def duration(seconds: float) -> str:

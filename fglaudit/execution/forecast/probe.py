@@ -40,7 +40,8 @@ class Probe:
     Attributes:
         training: seconds, of one training.
         trainings: how often it is trained at most: attacks that got nothing are asked again under a weakened defense.
-        attacks: by (observer, attack) that has something to read, the bytes read, over the observer's members.
+        attacks: by (observer with what it knows, attack) that has something to read, the bytes read, over the
+            observer's members.
         released: bytes that clients send in the first round and before it; 0 where no guarantee is put to the test.
         memory: bytes at the peak of training.
         disk: bytes of all messages that are recorded.
@@ -135,7 +136,7 @@ def _read(cell: Cell, recording: Recording, scorer: Scorer, span: Span) -> dict[
             if scorer.nothing_to_ask(type(attack).quantity, members, pooled) or unsuitable(attack, view):
                 continue
             each = span.scaled(_sizes(attack, view), members[:1], [attack], recording.public.sealed)
-            read[spec.name, type(attack).name] = len(members) * each
+            read[f"{spec.name} {spec.knowledge}".rstrip(), type(attack).name] = len(members) * each
     return read
 
 
