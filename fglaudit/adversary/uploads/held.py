@@ -214,8 +214,8 @@ def one_other(view: View) -> str | None:
 
 
 def one_sender(view: View, payload: type[Payload]) -> str | None:
-    """Return why uploads of ``payload`` are not compared with each other, or None: a single client sends any (others have
-    no training nodes, say)."""
+    """Return why uploads of ``payload`` are not compared with each other, or None: a single client sends any (others
+    have no training nodes, say)."""
     if len(sending_clients(view, payload)) > 1:
         return None
     return "a single client uploads, so that there is no other to compare it with"
