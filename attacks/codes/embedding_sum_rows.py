@@ -193,7 +193,7 @@ def _decoded(view: View, found: Tensor, held: Tensor) -> Tensor:
     x = known.double() if real else (known != 0).double()
     center, mean = held.mean(0), x.mean(0)
     ridge = _RIDGE * len(held) / held.shape[1] * torch.eye(held.shape[1], dtype=held.dtype)
-    scale = (held - center).square().sum() / len(held)
+    scale = ((held - center).square().sum() / len(held)).clamp(min=1e-12)  # known rows may all be equal
     weight = torch.linalg.solve((held - center).T @ (held - center) + ridge * scale, (held - center).T @ (x - mean))
     rows: Tensor = mean + (found - center) @ weight
     if real:

@@ -28,6 +28,7 @@ from fglaudit.adversary.uploads.held import (
     model_noise_std,
     model_rounds,
     one_other,
+    one_sender,
 )
 from fglaudit.adversary.uploads.known_nodes import log_probabilities, unknown_architecture
 from fglaudit.attacks.global_nodes.clusters import upload_error, uploaded_with_error
@@ -67,7 +68,11 @@ class GlobalNodeMembership(Attack):
     def unsupported(self, view: View) -> str | None:
         if len(view.auxiliary.nodes) < 2:
             return "membership is asked of rows the observer knows; give it some, e.g. auxiliary: 0.1"
-        return one_other(view) or missing_uploads(view, GlobalNodes, ModelUpdate) or unknown_architecture(view)
+        known = torch.cat([view.auxiliary.x, view.auxiliary.y.unsqueeze(1)], 1)
+        if bool((known == known[:1]).all()):
+            return "all known nodes have the same row and label"
+        why = one_other(view) or missing_uploads(view, GlobalNodes, ModelUpdate) or unknown_architecture(view)
+        return why or one_sender(view, GlobalNodes)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         books = codebooks(view, type(self).first_rounds)
@@ -113,8 +118,9 @@ class GlobalNodeMembership(Attack):
         truth = torch.zeros(len(clients), len(order), dtype=torch.double)
         truth[torch.arange(len(clients)), held] = 1
         other_row = (known.x[held].unsqueeze(1) != known.x).any(2)
-        other = other_row & (known.y[held].unsqueeze(1) != known.y)
-        asked = ((other if bool(other.any()) else other_row) | (truth > 0)).flatten()
+        other_label = known.y[held].unsqueeze(1) != known.y
+        both, either = other_row & other_label, other_row | other_label
+        asked = ((both if bool(both.any()) else either) | (truth > 0)).flatten()
         return Planted(planted, truth.flatten()[asked], torch.cartesian_prod(clients, known.nodes)[asked])
 
 

@@ -18,7 +18,15 @@ from typing import ClassVar
 import torch
 from torch.nn import functional
 
-from fglaudit.adversary.uploads.held import check_rounds, missing_uploads, sending_clients, sent_models, unknown_changes
+from fglaudit.adversary.planting import dealt
+from fglaudit.adversary.uploads.held import (
+    check_rounds,
+    missing_uploads,
+    one_sender,
+    sending_clients,
+    sent_models,
+    unknown_changes,
+)
 from fglaudit.attacks.models.likelihood_ratio import log_chance
 from fglaudit.attacks.models.planting import LEARNED, taught_view, without_edges
 from fglaudit.attacks.models.shadow_federations import KnownGraph, evaluated, unknown_models
@@ -60,7 +68,8 @@ class ClientGains(Attack):
         return is_built_in(fact) and fact.target != ROWS
 
     def unsupported(self, view: View) -> str | None:
-        return missing_uploads(view, ModelUpdate) or unknown_changes(view) or unknown_models(view)
+        why = missing_uploads(view, ModelUpdate) or unknown_changes(view) or unknown_models(view)
+        return why or one_sender(view, ModelUpdate)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         graph = KnownGraph.of(view, split(rng, "known graph"))
@@ -77,11 +86,12 @@ class ClientGains(Attack):
         return Inference(type(self).quantity, torch.cartesian_prod(clients, nodes), total[clients].flatten())
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant nodes with words of their own, all in training, at clients that learn their labels by heart."""
+        """Plant nodes with words of their own, all in training, at clients that learn their labels by heart: at two of
+        them at least."""
         rng, public = split(rng, "plant"), view.public
         bare, others = without_edges(view)
         chosen = others[torch.randperm(len(others), generator=rng)]
-        chosen = chosen[: min(_PLANTED_EACH * public.num_clients, max(1, public.num_features // 2))]
+        chosen = chosen[: min(_PLANTED_EACH * public.num_clients, max(2, public.num_features // 2))]
         words = torch.arange(public.num_features) % len(chosen)
         rows = (words == torch.arange(len(chosen))[:, None]).float()
         x = torch.zeros(public.num_nodes, public.num_features)
@@ -90,7 +100,9 @@ class ClientGains(Attack):
         y[chosen] = torch.arange(len(chosen)) % public.num_classes
         bare = dataclasses.replace(bare, auxiliary=Auxiliary(others, x[others], y[others]))
         graph = KnownGraph.of(bare, split(rng, "known graph"))
-        planted, federation = taught_view(bare, graph, chosen, rng, {**LEARNED, "rounds": _PLANTED_ROUNDS})
+        settings, owner = {**LEARNED, "rounds": _PLANTED_ROUNDS}, dealt(bare, others)
+        owner[chosen] = dealt(bare, chosen)[chosen]
+        planted, federation = taught_view(bare, graph, chosen, rng, settings, owner=owner)
         clients = sending_clients(planted, ModelUpdate)
         held = torch.stack([torch.isin(chosen, federation.clients[k]) for k in clients.tolist()])
         return Planted(planted, held.double().flatten(), torch.cartesian_prod(clients, chosen))

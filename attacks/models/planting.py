@@ -92,17 +92,21 @@ def taught_view(
     settings: Mapping[str, Any] = LEARNED,
     *,
     knows: View | None = None,
+    owner: Tensor | None = None,
 ) -> tuple[View, FederatedGraph]:
     """Return :func:`learned_view` of a federation over ``graph``, and the federation. In training are the nodes
     ``trained`` [M] and the observer's own training nodes.
 
     Args:
         knows: the view whose rows and edges the federation has, if it has more than ``view``.
+        owner: client of every node [N]; None: it is drawn.
     """
     members = torch.zeros(view.public.num_nodes, dtype=torch.bool)
     members[trained] = True
     members[graph.own_training] = True
-    federation = graph.federation(view if knows is None else knows, members, split(rng, "owners"))
+    whole = view if knows is None else knows
+    owner = graph.owners(whole, split(rng, "owners")) if owner is None else owner
+    federation = graph.held(whole, owner, members)
     return learned_view(view, federation, rng, settings), federation
 
 

@@ -225,9 +225,16 @@ def needed_shadows(share: float, each: int) -> int:
 
 def balanced_members(count: int, shadows: int, share: float, rng: torch.Generator) -> Tensor:
     """Return who trains [M, n]: every one of ``count`` candidates in exactly :func:`models_with` of the models, so that
-    how often a node trains tells nothing."""
+    how often a node trains tells nothing. No model is without one, as far as that goes."""
     rank = torch.rand(shadows, count, generator=rng).argsort(0).argsort(0)
-    return rank < models_with(share, shadows)
+    trains = rank < models_with(share, shadows)
+    for _ in range(int((~trains.any(1)).sum().item())):  # where candidates are few
+        none, most = int(trains.sum(1).argmin().item()), int(trains.sum(1).argmax().item())
+        if int(trains[most].sum().item()) < 2:
+            break
+        moved = trains[most].nonzero()[0]
+        trains[none, moved], trains[most, moved] = True, False
+    return trains
 
 
 def train_shadows(

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.adversary.known_graph import known_edges, own_nodes
-from fglaudit.adversary.public_rules import fewest_neighbors, merged_size, noise_std, norm_bound
+from fglaudit.adversary.public_rules import clip_of_rows, fewest_neighbors, merged_size, noise_std, norm_bound
 from fglaudit.attacks.neighborhoods.embedding_assignment import EmbeddingEvidence
 from fglaudit.attacks.neighborhoods.recovered_rows import NeighborhoodRows
 from fglaudit.attacks.neighborhoods.row_levels import (
@@ -134,18 +134,21 @@ def _distinct(view: View, found: NeighborhoodRows, known: Tensor) -> _Types:
     rows = torch.cat([found.rows, known.to(found.rows.dtype)])
     std = torch.cat([found.std.float(), torch.zeros(len(known))])
     noisy = bool((std > 0).any()) or noise_std(view, RawFeatures) > 0
+    floor = 0.0
     if view.public.features is FeatureKind.REAL or noisy:
         kind = close_rows(rows, std)
     else:
-        kind = equal_bits(
-            as_bits(torch.where(rows.abs() > NEGLIGIBLE * rows.abs().amax(), rows, 0.0)) if len(rows) else rows
-        )
+        # No entry of a row is below one over their number: where all rows are zeros, rounding is all there is.
+        least = 1 / rows.shape[1] if clip_of_rows(view) is None else 0.0
+        floor = NEGLIGIBLE * max(least, float(rows.abs().amax().item()) if len(rows) else 0.0)
+        kind = equal_bits(as_bits(torch.where(rows.abs() > floor, rows, 0.0)))
     count = int(kind.max().item()) + 1 if len(kind) else 0
     recovered = kind[: len(found.rows)]
     weight = 1 / (found.std.float().square() + 1e-12)
     total = torch.zeros(count, rows.shape[1]).index_add_(0, recovered, weight[:, None] * found.rows)
     scale = torch.zeros(count).index_add_(0, recovered, weight)
     mean = total / scale.clamp(min=1e-30)[:, None]
+    mean = torch.where(mean.abs() > floor, mean, 0.0)
     noise = torch.where(scale < 1e11, scale.clamp(min=1e-30).rsqrt(), 0.0)
     return _Types(mean, noise, recovered, kind[len(found.rows) :])
 

@@ -45,6 +45,7 @@ from fglaudit.adversary.uploads.held import (
     model_noise_std,
     model_rounds,
     one_other,
+    one_sender,
     sending_clients,
     unknown_adam,
     unknown_changes,
@@ -90,7 +91,8 @@ class AbsentWords(Attack):
             return "every known node has all words"
         if len(words) and bool((words == words[:1]).all()):
             return "all known nodes have the same words"
-        return one_other(view) or missing_uploads(view, ModelUpdate) or unknown_adam(view) or unknown_changes(view)
+        why = one_other(view) or missing_uploads(view, ModelUpdate) or unknown_adam(view) or unknown_changes(view)
+        return why or one_sender(view, ModelUpdate)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         clients = sending_clients(view, ModelUpdate)

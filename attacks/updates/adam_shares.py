@@ -130,7 +130,8 @@ def _last_layer(view: View) -> tuple[str, str] | None:
     node and of its neighbours); None where the layout has no such pair."""
     layout, classes = list(view.public.layout.items()), view.public.num_classes
     for (weight, entries), (bias, out) in reversed(list(itertools.pairwise(layout))):
-        if len(entries) == 2 and math.prod(out) == out[-1] == entries[1] and out[-1] in (classes, 2 * classes):
+        biases = len(out) == 1 and len(entries) == 2 and out[0] == entries[1]  # a GAT's attention vectors are [1, C]
+        if biases and out[0] in (classes, 2 * classes):
             return weight, bias
     return None
 

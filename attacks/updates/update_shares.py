@@ -14,6 +14,8 @@ of heads.
 
 A **GAT** averages, so that sizes are alike, but its units have either sign under honest weights: those are not read.
 Crafted ones bring every hidden unit to ELU's floor, -1: ``g_c = share_c - 1/C`` at every unit, with nothing unknown.
+
+The nearer the gradients are to what noise and rounding alone make of them, the more stands what is known beforehand.
 """
 
 from __future__ import annotations
@@ -36,7 +38,13 @@ from fglaudit.adversary.modelled import (
     sealed,
 )
 from fglaudit.adversary.planting import MemoryMessages
-from fglaudit.adversary.uploads.held import missing_uploads, sending_clients, sent_models, unknown_changes
+from fglaudit.adversary.uploads.held import (
+    missing_uploads,
+    model_noise_std,
+    sending_clients,
+    sent_models,
+    unknown_changes,
+)
 from fglaudit.adversary.uploads.upload_planting import without_defense
 from fglaudit.facts import Absent, Clipped, Fact
 from fglaudit.interfaces import Attack, Inference, Planted
@@ -47,6 +55,8 @@ from fglaudit.structure import Models, Training
 from fglaudit.view import View
 
 ROUNDS = 8
+_ROUNDING = 2.0**-24
+"""Of a weight in float32, relative to it; a change is off by two of them."""
 _FLOOR = -1e3
 """Largest first weight of a GAT whose hidden units count as brought to ELU's floor."""
 
@@ -62,6 +72,20 @@ class LastLayer:
 
     name: str
     heads: int
+
+
+@dataclass(frozen=True)
+class Round:
+    """One client's last layer in one round, weights summed over heads.
+
+    Attributes:
+        received, change: [H, C].
+        variance: of the errors of an entry of ``change``, of a defense and of rounding.
+    """
+
+    received: Tensor
+    change: Tensor
+    variance: float
 
 
 @dataclass(frozen=True)
@@ -101,20 +125,26 @@ class UpdateShares(Attack):
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         last = last_layer(view)
         assert last is not None
-        found: dict[int, list[tuple[Tensor, Tensor]]] = {}
+        found: dict[int, list[Round]] = {}
         for clients, models in sent_models(view, ROUNDS):
             received, change = _weights(view, last, models.received), _weights(view, last, models.change)
+            largest = unflatten(models.received + models.change, view.public.layout)[last.name].abs().amax()
+            rounding = 2 * _ROUNDING * models.spread * float(largest.item())
+            variance = (model_noise_std(view, models) ** 2 + rounding**2) * max(1, last.heads)
             used = _floored(view, models.received) if last.heads else torch.ones(len(clients), dtype=torch.bool)
             for place, client in enumerate(clients.tolist()):
-                found.setdefault(client, []).extend([(received[place], change[place])] if bool(used[place]) else [])
+                rounds = [Round(received[place], change[place], variance)] if bool(used[place]) else []
+                found.setdefault(client, []).extend(rounds)
         if not found:  # what the server returns is no mean of which one is left: messages of noise
             return Inference(type(self).quantity, *shares_of_others(view))
         clients = torch.tensor(sorted(found))
-        rounds = [found[k] for k in clients.tolist()]
-        shares = (
-            torch.stack([_floor_shares(view, each) for each in rounds]) if last.heads else _size_shares(view, rounds)
-        )
-        return Inference(type(self).quantity, clients, shares)
+        seen = [found[k] for k in clients.tolist()]
+        if last.heads:
+            shares, trusted = (torch.stack(part) for part in zip(*(_floor_shares(view, r) for r in seen), strict=True))
+        else:
+            shares, trusted = _size_shares(view, seen)
+        known = shares_of_others(view)[1][0]
+        return Inference(type(self).quantity, clients, trusted * shares + (1 - trusted) * known)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant the answers to one round of equal predictions, every client without nodes of one class."""
@@ -177,45 +207,58 @@ def _floored(view: View, vectors: Tensor) -> Tensor:
     return (weights[0].flatten(1) <= _FLOOR).all(1) & (weights[-3].flatten(1) == 0).all(1)
 
 
-def _floor_shares(view: View, rounds: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """Return the shares [C] of one client of a GAT from changes of last weights [H, C] that were 0."""
+def _trusted(levels: Tensor, variance: Tensor) -> Tensor:
+    """Return which share of the squares of ``levels`` [..., C] is more than errors of ``variance`` [...] make of them
+    [..., 1]: none, unless it is twice their spread more."""
+    square = levels.square().mean(-1)
+    beyond = square - variance
+    return torch.where(beyond > 2 * variance * math.sqrt(2 / levels.shape[-1]), beyond / square, 0.0).unsqueeze(-1)
+
+
+def _floor_shares(view: View, rounds: list[Round]) -> tuple[Tensor, Tensor]:
+    """Return the shares [C] of one client of a GAT from changes of last weights that were 0, and how far they are to be
+    trusted [1]."""
     stated, classes = view.public.structure.of(Training), view.public.num_classes
     if not rounds:
-        return torch.full((classes,), 1 / classes, dtype=torch.double)
-    moved = torch.stack([change for _, change in rounds]).mean((0, 1))
+        return torch.full((classes,), 1 / classes, dtype=torch.double), torch.zeros(1, dtype=torch.double)
+    changes = torch.stack([each.change for each in rounds])
+    moved = changes.mean((0, 1))
+    variance = torch.tensor(sum(each.variance for each in rounds) / len(rounds) ** 2 / changes.shape[1])
     shares = (1 / classes - moved / (stated.learning_rate * stated.local_steps)).clamp(min=0)
-    return shares / shares.sum().clamp(min=1e-12)
+    return shares / shares.sum().clamp(min=1e-12), _trusted(moved, variance)
 
 
-def _size_shares(view: View, rounds: list[list[tuple[Tensor, Tensor]]]) -> Tensor:
-    """Return the shares [K, C] of the clients of a GCN from received last layers and their changes [H, C], round by
-    round."""
-    levels, sizes, crafted = (torch.stack(part) for part in zip(*(_level(view, each) for each in rounds), strict=True))
+def _size_shares(view: View, rounds: list[list[Round]]) -> tuple[Tensor, Tensor]:
+    """Return the shares [K, C] of the clients of a GCN, and how far they are to be trusted [K, 1]."""
+    levels, sizes, crafted, variances = (
+        torch.stack(part) for part in zip(*(_level(view, each) for each in rounds), strict=True)
+    )
     alike = torch.where(crafted, sizes, torch.maximum(sizes, sizes.mean()))
     shares = (1 / view.public.num_classes - levels / alike.clamp(min=1e-300).unsqueeze(1)).clamp(min=0)
-    return shares / shares.sum(1, keepdim=True)
+    return shares / shares.sum(1, keepdim=True), _trusted(levels, variances)
 
 
-def _level(view: View, rounds: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
+def _level(view: View, rounds: list[Round]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the gradient [C] of one client's last layer under equal predictions, averaged over units, the size A that
-    belongs to it, and whether crafted rounds have shown A: else it is the least that it can be."""
+    belongs to it, whether crafted rounds have shown A (else it is the least that it can be), and the variance of the
+    gradient's errors."""
     stated, classes = view.public.structure.of(Training), view.public.num_classes
     left = (1 - stated.learning_rate * stated.weight_decay) ** stated.local_steps
     equal: list[Tensor] = []
     certain: list[Tensor] = []
-    for weight, change in rounds:
-        silent = (weight == 0).all(1)
+    for each in rounds:
+        silent = (each.received == 0).all(1)
         if bool(silent.any()):
-            (equal if bool(silent.all()) else certain).append(-change[silent].mean(0))
+            (equal if bool(silent.all()) else certain).append(-each.change[silent].mean(0))
+    variance = torch.tensor(rounds[0].variance / len(rounds[0].change) / max(1, len(equal)), dtype=torch.double)
     if equal:
         level = torch.stack(equal).mean(0)
         least = classes * level.max()
     else:
-        weight, change = rounds[0]
-        gradients = (left - 1) * weight - change
+        gradients = (left - 1) * rounds[0].received - rounds[0].change
         level, least = gradients.mean(0), classes * gradients.amax(1).mean()
     if not certain:
-        return level, least, torch.tensor(False)
+        return level, least, torch.tensor(False), variance
     known = torch.arange(classes) != 0
     apart = (level - torch.stack(certain).mean(0))[known].mean()
-    return level, torch.maximum(least, classes * stated.local_steps * apart), torch.tensor(True)
+    return level, torch.maximum(least, classes * stated.local_steps * apart), torch.tensor(True), variance

@@ -16,6 +16,7 @@ from fglaudit.attacks.neighborhoods.moment_evaluation import MomentAttack
 from fglaudit.attacks.neighborhoods.power_moments import PowerMoments
 from fglaudit.attacks.neighborhoods.recovered_rows import NeighborhoodRows
 from fglaudit.attacks.neighborhoods.second_moments import SecondMoments
+from fglaudit.attacks.neighborhoods.vector_columns import VectorColumns
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Inference, Reconstruction
 from fglaudit.protocols.fedgat.fedgat import FedGAT
@@ -47,6 +48,27 @@ def test_neighbourhoods_without_an_entry_prove_nothing_wrong(attack: MomentAttac
             assert isinstance(result, Reconstruction) and result.proven is not None
             assert int(result.proven.sum()) >= 8
             assert torch.equal(result.rows[result.proven], graph.x[result.nodes[result.proven]])
+
+
+@pytest.mark.parametrize("attack", [VectorColumns(), SecondMoments()], ids=lambda attack: attack.name)
+def test_a_hub_without_an_entry_is_not_proven_to_have_some(attack: VectorColumns | SecondMoments) -> None:
+    """It is the only unknown row of its leaves: rounding errors were compared with themselves alone, and were ones."""
+    graph, leaves = example_graph(nodes=40, features=3), torch.arange(1, 40)
+    edges = torch.cat([torch.stack([leaves * 0, leaves]), torch.stack([leaves, leaves * 0])], 1)
+    edges = edges[:, (edges[0] * 40 + edges[1]).argsort()]
+    rows = (torch.rand(40, 3, generator=derive(1, "rows")) < 0.5).float()
+    x = rows / rows.sum(1, keepdim=True).clamp(min=1)
+    x[0] = 0
+    star = dataclasses.replace(graph, x=x, edge_index=edges, features=FeatureKind.SCALED_BINARY)
+    variant = "vector" if isinstance(attack, VectorColumns) else "matrix"
+    run = record(FedGAT(rounds=1, heads=2, hidden=3, variant=variant), star)
+    proven = 0
+    for client in range(3):
+        result = attack.run(run.view(Observer((client,))), rng=derive(0, "attack"), device=CPU)
+        assert isinstance(result, Reconstruction) and result.proven is not None
+        torch.testing.assert_close(result.rows[result.proven], x[result.nodes[result.proven]])
+        proven += int(result.proven.sum())
+    assert proven == 2, "the hub's row, at both clients that do not hold it"
 
 
 def test_a_row_longer_than_any_is_cut_down_and_not_sure() -> None:

@@ -104,10 +104,12 @@ def test_local_steps_and_dropout_leave_the_answer() -> None:
     assert (crafted.cosine or 0) > 0.98
 
 
-def test_client_level_privacy_hides_the_answer() -> None:
+@pytest.mark.parametrize("behaviour", [None, CraftedWeights(rounds=4)], ids=["honest", "crafted"])
+def test_client_level_privacy_leaves_what_was_known_beforehand(behaviour: CraftedWeights | None) -> None:
+    """Shares of noise were 0.84 (honest) and 0.63 (crafted), where even ones have 0.90."""
     private = DpFedAvg(epsilon=4, delta=1e-3, clip=0.5, trust="local")
-    found = finding(recorded(TWO_HOPS, alike(), CraftedWeights(rounds=4), private), UpdateShares(), "server")
-    assert found.adapted == "yes" and (found.value or 0) < 0.9
+    found = finding(recorded(TWO_HOPS, alike(), behaviour, private), UpdateShares(), "server")
+    assert found.adapted == "yes" and found.value == pytest.approx(found.control, abs=0.01)
 
 
 def test_crafted_weights_drown_the_noise_on_jacobians() -> None:

@@ -213,6 +213,14 @@ def one_other(view: View) -> str | None:
     return "one client alone does not observe: whatever is not the observer's is that client's"
 
 
+def one_sender(view: View, payload: type[Payload]) -> str | None:
+    """Return why uploads of ``payload`` are not compared with each other, or None: a single client sends any (others
+    have no training nodes, say)."""
+    if len(sending_clients(view, payload)) > 1:
+        return None
+    return "a single client uploads, so that there is no other to compare it with"
+
+
 def unknown_changes(view: View) -> str | None:
     """Return why models' changes do not follow from what clients upload, or None."""
     stated, clip = view.public.structure.get(Models), clip_on(view, ModelUpdate, direction="up")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -87,3 +88,12 @@ def test_rows_are_better_than_their_class_alone_and_noise_takes_that() -> None:
 
     noisy = error(Gaussian(on="EmbeddingSums", unit=REPORTING, epsilon=0.05))
     assert error(None) > noisy
+
+
+def test_known_rows_that_are_all_equal_are_the_answer() -> None:
+    """There was nothing to regress on: the matrix was singular, and the row failed."""
+    graph = example_graph()
+    equal = replace(graph, x=graph.x[:1].expand_as(graph.x).contiguous())
+    answer = EmbeddingSumRows().run(record(GAP(**FEW), equal).view(KNOWING), rng=derive(0, "attack"), device=CPU)
+    assert isinstance(answer, Reconstruction) and len(answer.nodes)
+    torch.testing.assert_close(answer.rows, equal.x[answer.nodes])

@@ -17,6 +17,7 @@ from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.quantities import Attempt
 from fglaudit.rng import derive
+from fglaudit.scoring.selftest import planted_flaw
 from fglaudit.testing import CPU, Run, example_graph, record
 from fglaudit.view import Observer
 
@@ -72,3 +73,13 @@ def test_what_it_takes() -> None:
     assert "others upload" in (unsuitable(attack, sealed.view(KNOWING)) or "")
     with pytest.raises(FglauditError, match="rounds counts the uploads that are read"):
         ClientGains(rounds=0)
+
+
+def test_clients_of_few_features_are_told_apart_and_a_lone_uploader_is_not() -> None:
+    """With three features one node was planted, at one client: there was nothing to tell apart, and the row failed."""
+    few = example_graph(nodes=60, features=3)
+    view = record(FedGCN(hops=2, rounds=2), few).view(KNOWING)
+    assert planted_flaw(ClientGains(), view, derive(0, "self-test"), CPU) is None
+    none = tuple(mask & (k == 0) for k, mask in enumerate(few.train))
+    view = record(FedGCN(hops=2, rounds=2), dataclasses.replace(few, train=none)).view(KNOWING)
+    assert "a single client uploads" in (unsuitable(ClientGains(), view) or "")

@@ -220,6 +220,8 @@ def test_too_few_shadow_models_are_refused_with_the_number() -> None:
     for count, share, each in ((30, 0.05, 2), (16, 0.5, 8), (9, SHARE, 3)):
         members = balanced_members(50, count, share, derive(0, "members"))
         assert bool((members.sum(0) == each).all())
+    few = [balanced_members(2, 8, 0.5, derive(seed, "members")) for seed in range(20)]
+    assert all(bool((each.sum(0) == 4).all()) and bool(each.any(1).all()) for each in few), "one model trains on nobody"
 
 
 def test_shadow_models_are_trained_on_request_and_one_round_is_kept() -> None:
