@@ -82,6 +82,6 @@ def _step(bench: Bench, rng: torch.Generator) -> Tensor:
     moves = 2.0 * torch.randint(2, values.shape, generator=rng).double() - 1
     moves *= 0.5 + 0.5 * torch.rand(values.shape, generator=rng, dtype=torch.float64)  # no multiples of a step
     if bench.clip is None:
-        return STEP * bench.fact.scale * moves
-    width = {"L1": values.shape[1], "L2": values.shape[1] ** 0.5}.get(bench.clip.norm, 1.0)
-    return STEP * bench.clip.bound / width * moves
+        return moves * (STEP * bench.fact.scale)
+    width = {"L1": values.shape[1], "L2": math.sqrt(values.shape[1])}.get(bench.clip.norm, 1.0)
+    return moves * (STEP * bench.clip.bound / width)

@@ -78,16 +78,12 @@ class Bench:
         """Return ``values`` [S, D] as the tensors that get noise, one after the other."""
         if isinstance(self.inputs, MessageBatch):
             tensors = self.inputs.payload.tensors()
-            return [
-                part.reshape(tensors[name].shape)
-                for name, part in zip(
-                    self.fields, values.split([tensors[n][0].numel() for n in self.fields], 1), strict=True
-                )
-            ]
+            found = torch.split(values, [tensors[name][0].numel() for name in self.fields], 1)
+            return [part.reshape(tensors[name].shape) for name, part in zip(self.fields, found, strict=True)]
         if isinstance(self.inputs, Tensor):
             return [values]
         sizes = [c.x.numel() // c.x.shape[-1] for c in self.inputs]
-        return [part.reshape(c.x.shape) for c, part in zip(self.inputs, values.split(sizes), strict=True)]
+        return [part.reshape(c.x.shape) for c, part in zip(self.inputs, torch.split(values, sizes), strict=True)]
 
     def moved(self, by: Tensor) -> Bench:
         """Return the same with inputs moved ``by`` [S, D]; of gradients those of the first loss."""
