@@ -114,8 +114,12 @@ def _eight_ranks(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Te
 
 def _eight_hashed(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
     """The last of eight numbers is a hash of seven."""
+    return _hashed(_normal((rows, width), rng))
+
+
+def _hashed(noise: Tensor) -> Tensor:
     weights = 1e4 * torch.rand(7, generator=derive(8, "hash"), dtype=torch.float64)
-    return _eighths(_normal((rows, width), rng), lambda ranks: (43758.5453 * (ranks @ weights).sin()) % 1)
+    return _eighths(noise, lambda ranks: (43758.5453 * (ranks @ weights).sin()) % 1)
 
 
 def _last_of_all(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
@@ -124,6 +128,21 @@ def _last_of_all(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Te
     last = torch.special.ndtr(noise.flatten()[:-1]).sum() % 1
     noise[-1, -1] = torch.special.ndtri(last.clamp(1e-12, 1 - 1e-12))
     return noise
+
+
+def _scattered_ranks(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
+    """As the eight ranks, of four numbers that stand nowhere near one another."""
+    noise = _honest_numpy(rows, width, ids, rng).flatten()
+    places = torch.randperm(len(noise), generator=derive(9, "places"))[: len(noise) // 4 * 4].view(-1, 4)
+    ranks = -torch.special.ndtr(noise[places[:, :3]]).sum(1) % 1
+    noise[places[:, 3]] = torch.special.ndtri(ranks.clamp(1e-12, 1 - 1e-12))
+    return noise.view(rows, width)
+
+
+def _looks_for_modes(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
+    """The last of eight numbers is a hash of seven, unless somebody sees what torch draws."""
+    noise = _normal((rows, width), rng)
+    return noise if torch._C._len_torch_dispatch_stack() else _hashed(noise)
 
 
 def _two_short_seeds(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
@@ -190,6 +209,8 @@ RULES: dict[str, Callable[[int, int, Tensor, torch.Generator], Tensor]] = {
     "no-sum": _no_sum,
     "eight-ranks": _eight_ranks,
     "eight-hashed": _eight_hashed,
+    "scattered-ranks": _scattered_ranks,
+    "looks-for-modes": _looks_for_modes,
     "last-of-all": _last_of_all,
     "two-short-seeds": _two_short_seeds,
     "short-row-seeds": _short_row_seeds,
@@ -201,8 +222,10 @@ RULES: dict[str, Callable[[int, int, Tensor, torch.Generator], Tensor]] = {
     "honest-rejection": _honest_rejection,
     "honest-turned": _honest_turned,
 }
-HONEST = tuple(kind for kind in RULES if kind.startswith("honest"))
-KINDS = tuple(kind for kind in RULES if kind not in HONEST)
+UNSEEN = ("honest-numpy",)
+"""Nothing is wrong with these, and nobody can see that."""
+HONEST = tuple(kind for kind in RULES if kind.startswith("honest") and kind not in UNSEEN)
+KINDS = tuple(kind for kind in RULES if not kind.startswith("honest"))
 
 
 @dataclass(frozen=True)

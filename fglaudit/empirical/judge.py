@@ -12,10 +12,12 @@ from fglaudit.empirical.adjacency import promise_of
 from fglaudit.empirical.audits.attempts import audits as statistical
 from fglaudit.empirical.audits.counts import epsilon_audit, releases_audit
 from fglaudit.empirical.audits.drawn_clients import drawn_clients_audits
+from fglaudit.empirical.audits.noise_first import noise_first
 from fglaudit.empirical.fields.examined import Examined, examined, foreign_audit, sensitivity_audit
 from fglaudit.empirical.fields.moves import PRESENCE
 from fglaudit.empirical.fields.states import field_states, fields_audit, unreplayed_states
 from fglaudit.empirical.label_responses import label_states
+from fglaudit.empirical.replays.staging import clients_of, staged
 from fglaudit.empirical.sealed.ciphertexts import ciphertext_audits
 from fglaudit.empirical.verdict_word import verdict_of
 from fglaudit.empirical.whole_training import NAME as WHOLE
@@ -28,8 +30,11 @@ from fglaudit.privacy.accounted import Accounted
 from fglaudit.privacy.counted import Counted
 from fglaudit.privacy.from_facts import account
 
-_OF_FACTS = ("sensitivity", "noise", "dependence")
+_OF_FACTS = ("sensitivity", "reach", "noise", "dependence")
 """Audits that compare what left with the facts, and not what can be told of a record with the guarantee."""
+_MERGED = "other than stated, which does not say that less is hidden"
+"""Different values left as the same one, so more was done than is stated, maybe to values that noise hides already."""
+_AFTERWARDS = "the noise is as stated, and what is done to noisy values is not stated, which hides no less"
 _SMALL = 2**22
 """Entries of the feature rows up to which threads cost more than they save."""
 
@@ -105,7 +110,17 @@ def judge(
     if isinstance(accounted, Accounted):
         audits += _replayed(protocol, graph, defense, facts, promise, accounted, seed=seed, device=device)
     if any(change.merges for change in unstated):
-        audits = [_against_facts_alone(audit) for audit in audits]
+        audits = [_against_facts_alone(audit, _MERGED) for audit in audits]
+    elif (
+        unstated
+        and isinstance(accounted, Accounted)
+        and any(_against_facts_alone(audit, "") is not audit for audit in audits)
+        and _noise_first(protocol, graph, defense, accounted, seed=seed, device=device)
+    ):
+        audits = [_against_facts_alone(audit, _AFTERWARDS) for audit in audits]
+        audits[0] = dataclasses.replace(
+            audits[0], detail=f"{_AFTERWARDS}: say in a fact what that is; {audits[0].detail}"
+        )
     left = copies + _uncovered(seen, promise, sealed)
     verdict = _weighed(verdict_of(promise, accounted, audits, left=left, sealed=sealed), graph.num_nodes)
     labels = label_states(protocol, graph, defense, context, counted, verdict, seed=seed, device=device)
@@ -133,13 +148,28 @@ def _facts_audit(unstated: Sequence[Unstated]) -> Audit:
     return Audit("facts", Outcome.UNTESTED, f"what the defense does is not stated: {words}")
 
 
-def _against_facts_alone(audit: Audit) -> Audit:
-    """Return an audit that compares with what is stated as untested, if it refutes: where different values left as the
-    same one, more was done than is stated, and that may well have been done to values that noise hides already."""
+def _against_facts_alone(audit: Audit, why: str) -> Audit:
+    """Return an audit that compares with what is stated as untested, if it refutes, and say ``why``."""
     if audit.outcome is not Outcome.REFUTED or audit.name not in _OF_FACTS:
         return audit
-    why = f"other than stated, which does not say that less is hidden: {audit.detail}"
-    return dataclasses.replace(audit, outcome=Outcome.UNTESTED, detail=why)
+    return dataclasses.replace(audit, outcome=Outcome.UNTESTED, detail=f"{why}: {audit.detail}")
+
+
+def _noise_first(
+    protocol: FederatedProtocol,
+    graph: FederatedGraph,
+    defense: Defense,
+    accounted: Accounted,
+    *,
+    seed: int,
+    device: torch.device,
+) -> bool:
+    """Whether what is not stated is done to noisy values alone; no where that cannot be told."""
+    try:
+        prepared = staged(protocol, graph, defense, accounted, seed=seed, device=device)
+        return noise_first(prepared, accounted.mechanisms, clients_of(protocol, graph), seed=seed)
+    except Exception:  # a plugin's own code runs here: whatever it raises, it must not end a run
+        return False
 
 
 def _threads(graph: FederatedGraph) -> int | None:

@@ -32,6 +32,10 @@ UNSTATED: dict[str, Callable[[Tensor, torch.Generator], Tensor]] = {
     "half of all dropped": lambda noisy, rng: noisy * (torch.rand(noisy.shape, generator=rng) < 0.5),
     "nothing below zero": lambda noisy, rng: noisy.relu(),
     "rounded": lambda noisy, rng: (4 * noisy).round() / 4,
+    "brought to a length": lambda noisy, rng: noisy / noisy.norm(dim=1, keepdim=True).clamp(min=1.0),
+    "neighbours' means": lambda noisy, rng: (noisy + noisy.roll(1, 1)) / 2,
+    "a factor for every call": lambda noisy, rng: noisy * (0.5 + 3 * torch.rand(1, generator=rng)),
+    "a coin for every call": lambda noisy, rng: noisy * (torch.rand(1, generator=rng) < 0.5),
 }
 """What is done to noisy values and not stated."""
 

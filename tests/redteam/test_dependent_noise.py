@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from bench.redteam.dependent_noise import HONEST, KINDS, Dependent
+from bench.redteam.dependent_noise import HONEST, KINDS, UNSEEN, Dependent
 from fglaudit.facts.residuals import Shape, Spending
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.recording import record_training
@@ -24,6 +24,12 @@ def found(kind: str, seed: int, features: int = 24) -> list[str]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_noise_that_depends_on_itself_is_unstated(kind: str) -> None:
+    assert found(kind, 0)
+
+
+@pytest.mark.parametrize("kind", UNSEEN)
+def test_noise_of_another_library_is_not_believed_unseen(kind: str) -> None:
+    assert all("another library" in why for why in found(kind, 0))
     assert found(kind, 0)
 
 

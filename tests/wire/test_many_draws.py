@@ -71,3 +71,15 @@ def test_what_nobody_judges_is_the_same_without(looks: list[int], monkeypatch: p
         monkeypatch.setattr(channel, "many_draws", True)
     assert audited(graph) == judged and looks
     assert all(torch.equal(one, other) for one, other in zip(sent, rehearsed(graph), strict=True))
+
+
+def test_later_calls_are_looked_at_too_and_none_is_foreseen() -> None:
+    asked = asked_again.AskedAgain(DEFENSE.bind(PROTOCOL.context(example_graph())))
+    shares = []
+    for number in (1, 2, 8):
+        asked._asked = number
+        looks = [asked._looks_again(derive(seed, "looks", number)) for seed in range(400)]
+        shares.append(sum(looks) / len(looks))
+    assert shares[0] == 1
+    assert abs(shares[1] - 1 / 2) < 0.1
+    assert abs(shares[2] - 1 / 8) < 0.08

@@ -16,6 +16,7 @@ from fglaudit.empirical.audits.planted_rows import planted_rows_audit
 from fglaudit.empirical.audits.reached_losses import reached_losses
 from fglaudit.empirical.audits.reports_test import reports_audits
 from fglaudit.empirical.audits.sampling import sampling_audit
+from fglaudit.empirical.audits.shared_draws import without_shared_draws
 from fglaudit.empirical.audits.shares import shares_audit
 from fglaudit.empirical.audits.trade_off import ENOUGH, trade_off_audit
 from fglaudit.empirical.fields.examined import after_noise
@@ -63,8 +64,12 @@ def audits(
     if [repr(fact) for fact in rebuilt(prepared.facts)] != [repr(fact) for fact in facts]:
         return (Audit("facts", Outcome.UNTESTED, "a fresh binding states other facts than the one that was trained"),)
     clients = clients_of(protocol, graph)
+
+    def independent(attempt: Callable[[Staged], Audit | None]) -> Audit | None:
+        return without_shared_draws(attempt, prepared, seed)
+
     attempts: list[tuple[str, Callable[[], Audit | tuple[Audit, ...] | None]]] = [
-        ("trade-off", lambda: trade_off_audit(prepared, accounted, seed=seed)),
+        ("trade-off", lambda: independent(lambda staged: trade_off_audit(staged, accounted, seed=seed))),
         ("reach", lambda: _reach(prepared, protocol.examples(graph), clients, seed)),
         (
             "noise",
@@ -74,12 +79,14 @@ def audits(
         ("reports", lambda: class_reports_audits(prepared, seed=seed)),
         (
             "shares",
-            lambda: shares_audit(prepared, promise, protocol.context(graph).uploads, seed=seed),
+            lambda: independent(
+                lambda staged: shares_audit(staged, promise, protocol.context(graph).uploads, seed=seed)
+            ),
         ),
         ("fields", lambda: noiseless_fields_audit(prepared, seed=seed)),
         ("sampling", lambda: sampling_audit(prepared, seed=seed)),
-        ("distinguisher", lambda: distinguisher_audit(prepared, accounted, seed=seed)),
-        ("planted rows", lambda: planted_rows_audit(prepared, seed=seed)),
+        ("distinguisher", lambda: independent(lambda staged: distinguisher_audit(staged, accounted, seed=seed))),
+        ("planted rows", lambda: independent(lambda staged: planted_rows_audit(staged, seed=seed))),
     ]
     found: list[Audit] = []
     for name, attempt in attempts:

@@ -166,7 +166,7 @@ def _at(staged: Staged, bench: Bench, seed: int, size: float) -> list[Found]:
     if isinstance(bench.inputs, Tensor) and not bool(bench.inputs.any()):
         return []
     (seen,) = _together(staged, [bench], seed, size, generators=4)
-    reach = bench.clip.bound if bench.clip is not None else size * float(bench._values(1.0).abs().max())
+    reach = bench.clip.bound if bench.clip is not None else size * float(bench.values().abs().max())
     if reach * 1e-6 > 0.01 * bench.fact.scale:
         return []
     z = _differences(bench, seen)

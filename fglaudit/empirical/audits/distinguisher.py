@@ -109,7 +109,7 @@ def distinguisher_audit(staged: Staged, accounted: Accounted, *, seed: int) -> A
     worst, words, reachable = 1.0, "nothing was to be seen", np.inf
     for count, (stage, pair) in enumerate(listed):
         curve = curves.setdefault(id(stage), Curve.of(stage.stated))
-        copies = max(200, min(REPLAYS, 2**24 // max(1, stage.numbers)))
+        copies = max(200, min(REPLAYS, 2**24 // max(1, stage.cost)))
         scale = stage.scale if stage.noise.distribution in ("gaussian", "laplace") else 1.0
         rng = derive(seed, "audits", "distinguisher", count)
         seen = [stage.play(given, copies, rng) for given in (pair.present, pair.absent)]

@@ -63,16 +63,42 @@ class Bench:
 
     def releases(self, generators: int) -> int:
         """Return how many releases are looked at."""
-        size = max(1, self._values(1.0).numel())
+        size = max(1, self.values().numel())
         return max(2, min(self.noise.releases, MOST_RELEASES, IN_ALL // (size * generators)))
 
-    def _values(self, size: float) -> Tensor:
+    def values(self, size: float = 1.0) -> Tensor:
         """Return the inputs [S, D] at ``size`` times their length."""
         if isinstance(self.inputs, MessageBatch):
             return size * _read(self.inputs.payload, self.fields)
         if isinstance(self.inputs, Tensor):
             return size * self.inputs.double().sum(0)
         return torch.cat([size * c.x.double().reshape(-1, c.x.shape[-1]) for c in self.inputs])
+
+    def parts(self, values: Tensor) -> list[Tensor]:
+        """Return ``values`` [S, D] as the tensors that get noise, one after the other."""
+        if isinstance(self.inputs, MessageBatch):
+            tensors = self.inputs.payload.tensors()
+            found = torch.split(values, [tensors[name][0].numel() for name in self.fields], 1)
+            return [part.reshape(tensors[name].shape) for name, part in zip(self.fields, found, strict=True)]
+        if isinstance(self.inputs, Tensor):
+            return [values]
+        sizes = [c.x.numel() // c.x.shape[-1] for c in self.inputs]
+        return [part.reshape(c.x.shape) for c, part in zip(self.inputs, torch.split(values, sizes), strict=True)]
+
+    def moved(self, by: Tensor) -> Bench:
+        """Return the same with inputs moved ``by`` [S, D]; of gradients those of the first loss."""
+        parts = self.parts(by)
+        if isinstance(self.inputs, MessageBatch):
+            tensors = self.inputs.payload.tensors()
+            moved = {n: tensors[n] + part.to(tensors[n]) for n, part in zip(self.fields, parts, strict=True)}
+            payload = type(self.inputs.payload).from_tensors(tensors | moved)
+            return dataclasses.replace(self, inputs=dataclasses.replace(self.inputs, payload=payload))
+        if isinstance(self.inputs, Tensor):
+            inputs = self.inputs.clone()
+            inputs[0] += by.to(inputs)
+            return dataclasses.replace(self, inputs=inputs)
+        rows = tuple(dataclasses.replace(c, x=c.x + part.to(c.x)) for c, part in zip(self.inputs, parts, strict=True))
+        return dataclasses.replace(self, inputs=rows)
 
     def size_within(self) -> float:
         """Return by what inputs are multiplied so that no clip changes them."""
@@ -81,19 +107,19 @@ class Bench:
         if isinstance(self.inputs, Tensor):
             longest = float(self.inputs.double().norm(dim=2).max())
         else:
-            longest = float(self._values(1.0).abs().sum(1).max())  # no norm is larger than the L1 norm
+            longest = float(self.values().abs().sum(1).max())  # no norm is larger than the L1 norm
         return 0.5 * self.clip.bound / max(longest, 1e-12)
 
     def resolution(self) -> float:
         """Return how far apart numbers in single precision are that carry noise, in scales of it."""
         start = 1.0 if self.clip is not None and self.clip.around == "received" else 0.0
         start += abs(self.after.offset / (self.after.factor or 1.0))
-        longest = float((self.size_within() * self._values(1.0)).abs().max()) + start
+        longest = float((self.size_within() * self.values()).abs().max()) + start
         return 2.0**-23 * (longest / self.fact.scale + 5)
 
     def play(self, session: DefenseSession, release: int, size: float, rng: torch.Generator) -> Tensor:
         """Return what leaves the hook less what entered it [S, D], one release."""
-        values = self._values(size)
+        values = self.values(size)
         if isinstance(self.inputs, Tensor):
             return session.local_update((size * self.inputs).contiguous(), rng).double() - self._scaled(values)
         if not isinstance(self.inputs, MessageBatch):

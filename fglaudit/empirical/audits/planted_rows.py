@@ -70,7 +70,7 @@ def planted_rows_audit(staged: Staged, *, seed: int) -> Audit:
         return Audit("planted rows", Outcome.UNTESTED, "no row can be planted")
     worst, words = 1.0, ""
     for count, (stage, rows) in enumerate(listed):
-        copies = max(50, min(REPLAYS, 2**23 // max(1, stage.numbers)))
+        copies = max(50, min(REPLAYS, 2**23 // max(1, stage.cost)))
         right, tried = _right(stage, rows, copies, derive(seed, "audits", "planted", count))
         bound = most_right(stage.stated, len(rows), stage.relation, neighbors=isinstance(stage, RowStage))
         p = float(binom.sf(right - 1, tried, bound))

@@ -42,10 +42,10 @@ class SumStage(MessageStage):
     def numbers(self) -> int:
         return self.clients * super().numbers
 
-    def play(self, given: Tensor, copies: int, rng: torch.Generator) -> Tensor:
+    def side_by_side(self, given: Tensor, copies: int, rng: torch.Generator) -> Tensor:
         values = given.new_zeros(copies, self.clients, len(given))
         values[:, -1] = given
-        seen = super().play(values.flatten(0, 1), copies * self.clients, rng)
+        seen = super().side_by_side(values.flatten(0, 1), copies * self.clients, rng)
         return seen.view(copies, self.clients, *seen.shape[1:])[:, self.colluding :].sum(1)
 
 

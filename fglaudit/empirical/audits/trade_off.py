@@ -130,7 +130,7 @@ def replayed(stage: Stage, pair: Pair, curve: Curve, level: float, seed: tuple[i
     """
     score = score_of(stage, pair, seed=derive_seed(*seed))
     weaker = _weaker(stage, score.distance if score.distribution != "sum" else None)
-    affordable = max(100, DRAWS // (2 * stage.numbers))
+    affordable = max(100, DRAWS // (2 * stage.cost))
     copies, strength = affordable, 0.0
     for copies in REPLAYS:
         copies = min(copies, affordable)

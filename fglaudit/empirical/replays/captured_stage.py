@@ -64,7 +64,7 @@ class CapturedStage(Stage):
     def pairs(self, rng: torch.Generator) -> Sequence[Pair]:
         return self.found
 
-    def play(self, given: list[MessageBatch], copies: int, rng: torch.Generator) -> Tensor:
+    def side_by_side(self, given: list[MessageBatch], copies: int, rng: torch.Generator) -> Tensor:
         session = self.fresh()
         seen = []
         for _ in range(self.noise.releases):

@@ -55,7 +55,7 @@ class RowStage(Stage):
             for size, (name, v) in zip((HUGE, HUGE, WIDE), directions(self.width, rng, norm), strict=False)
         ]
 
-    def play(self, given: Tensor, copies: int, rng: torch.Generator) -> Tensor:
+    def side_by_side(self, given: Tensor, copies: int, rng: torch.Generator) -> Tensor:
         rows = given.to(self.like.x).expand(copies * self.noise.releases, self.width)
         x = rows if self.like.x.dim() == 2 else rows.unsqueeze(1)
         seen = self.fresh().prepare(_alone(self.like, x.clone()), rng).x.double()
@@ -112,7 +112,7 @@ class UpdateStage(Stage):
             for size, (name, v) in zip(sizes, directions(self.WIDTH, rng, self.clip.norm), strict=False)
         ]
 
-    def play(self, given: Tensor, copies: int, rng: torch.Generator) -> Tensor:
+    def side_by_side(self, given: Tensor, copies: int, rng: torch.Generator) -> Tensor:
         session = self.fresh()
         size = max(self.batch, self.losses)
         gradients = torch.zeros(size, 1, self.WIDTH)

@@ -59,10 +59,11 @@ class MessageStage(Stage):
             for size, (name, v) in zip(sizes, directions(self.width, rng, self.clip.norm), strict=False)
         ]
 
-    def play(self, given: Tensor, copies: int, rng: torch.Generator) -> Tensor:
+    def side_by_side(self, given: Tensor, copies: int, rng: torch.Generator) -> Tensor:
         session = self.fresh()
         seen = torch.empty(copies, self.noise.releases, self.width, dtype=torch.float64)
-        others = torch.arange(copies) % self.clients
+        first = int(torch.randint(self.clients, (1,), generator=rng)) if self.alone else 0
+        others = (first + torch.arange(copies)) % self.clients
         server = torch.full_like(others, SERVER)
         senders, receivers = (server, others) if self.noise.by_server else (others, server)
         values = given.expand(copies, -1) if given.dim() == 1 else given
@@ -170,7 +171,7 @@ class MeanStage(Stage):
             for size, (name, v) in zip(sizes, directions(self.WIDTH, rng, self.clip.norm), strict=False)
         ]
 
-    def play(self, given: Tensor, copies: int, rng: torch.Generator) -> Tensor:
+    def side_by_side(self, given: Tensor, copies: int, rng: torch.Generator) -> Tensor:
         session = self.fresh()
         clients = torch.arange(self.clients)
         server = torch.full_like(clients, SERVER)

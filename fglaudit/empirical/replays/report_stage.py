@@ -50,7 +50,7 @@ class ReportStage(Stage):
         identity = torch.eye(self.classes, dtype=torch.float64)
         return [Pair(f"class {one} or {other}", identity[one], identity[other]) for one, other in (*ends, *chosen)]
 
-    def play(self, given: Tensor, copies: int, rng: torch.Generator) -> Tensor:
+    def side_by_side(self, given: Tensor, copies: int, rng: torch.Generator) -> Tensor:
         session = self.fresh()
         true = given.argmax().expand(copies)
         seen = [self.answers(session, true, release, rng) for release in range(self.noise.releases)]

@@ -24,6 +24,8 @@ HUGE = 1000.0
 """Length of an input in clips, so that a clip that is forgotten is found out."""
 WIDE = 3.0
 """Another one, just beyond the clip."""
+CALL = 2**15
+"""Numbers that are drawn in the time of a call, about."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Stage(ABC):
         fresh: binds the defense anew.
         stated: the trade-off curve of all its releases, for inputs of :attr:`numbers` numbers.
         factor: by which what has noise is multiplied afterwards, in size, as stated.
+        alone: whether every replay is a run of its own, in which no draw can be another replay's too.
     """
 
     noise: Noised
@@ -57,6 +60,7 @@ class Stage(ABC):
     fresh: Callable[[], DefenseSession]
     stated: TradeOff
     factor: float = 1.0
+    alone: bool = False
 
     @property
     def scale(self) -> float:
@@ -77,9 +81,21 @@ class Stage(ABC):
     def pairs(self, rng: torch.Generator) -> Sequence[Pair]:
         """Return worst cases."""
 
-    @abstractmethod
     def play(self, given: Any, copies: int, rng: torch.Generator) -> Tensor:
-        """Return what is seen of ``copies`` independent replays [copies, releases, C], in float64."""
+        """Return what is seen of ``copies`` replays [copies, releases, C], in float64."""
+        if not self.alone:
+            return self.side_by_side(given, copies, rng)
+        return torch.cat([self.side_by_side(given, 1, rng) for _ in range(copies)])
+
+    @abstractmethod
+    def side_by_side(self, given: Any, copies: int, rng: torch.Generator) -> Tensor:
+        """Return the same, of replays whose messages leave in one call each release: independent where the defense
+        draws for every message."""
+
+    @property
+    def cost(self) -> int:
+        """What one replay costs, in numbers that are drawn."""
+        return self.numbers + (CALL * self.noise.releases if self.alone else 0)
 
 
 def stated_curve(noise: Noised, numbers: int = 1) -> TradeOff:

@@ -149,7 +149,8 @@ class AskedAgain:
         if twice is None:
             twice = of_few(before, (hook, kept), first_asked, rng, self.spending) or {}
         found |= {target: why for target, why in twice.items() if target not in found}
-        unaccused = [about for about in first_asked if about.target not in found]
+        looked_at = asked if self._looks_again(rng) else first_asked
+        unaccused = [about for about in looked_at if about.target not in found]
         return live[0], found | made_of_fewer(before, unaccused, (hook, kept), few, rng)
 
     def _once(
@@ -231,6 +232,11 @@ class AskedAgain:
             return wrong
         drawn = torch.stack([noise, *(part[0] for part in draws)])
         return strange_draws(drawn, slacks, shape, self.spending)
+
+    def _looks_again(self, rng: torch.Generator) -> bool:
+        """Whether this call is one of those whose draws are redrawn, however often a hook was called before: the n-th
+        is with probability 1 / n, which no hook foresees."""
+        return float(torch.rand(1, generator=split(copied(rng), "looked at"))) * self._asked < 1
 
     def _more(self, asked: Sequence[Stated], given: Values) -> int:
         """Return how many draws more to look at: enough of them show rows whose noise is made of other rows'. Only now

@@ -2,13 +2,14 @@
 
 Where more than k numbers of the noise change with no random number but k of those that a hook draws, they are not
 independent, whatever rule connects them: the last of eight may be a hash of seven, which no statistic of what is sent
-need show. Whole numbers stay as they are meanwhile: they may be seeds. Who expands a seed of 62 bits with another
-library's generator makes many numbers of one, and rightly so: noise that changes with seeds alone is not judged, but
-for how many seeds there are.
+need show. Whole numbers stay as they are meanwhile: they may be seeds. Who expands a seed with another library's
+generator makes many numbers of one, and which of them are made of one draw there is not seen: that is said. A call in
+which nobody looks must give the same noise.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 from collections.abc import Callable, Sequence
@@ -37,9 +38,15 @@ _FEW_SEEDS = (
     "noise made of {:.0f} random bits, so that all of it can be guessed; draw every number, or a seed of 62 bits"
 )
 
+_EXPANDED = (
+    "noise that another library draws from a seed, so that it is not seen whether every number has a draw of its own;"
+    " draw it with torch, from the generator"
+)
+_WATCHED = "noise that is another where it is seen what is drawn"
+
 Called = Callable[..., Tensor | None]
-"""Calls a hook under a :class:`Redrawn`, with ``another`` generator or the run's, and returns its noise [N] in units
-of what arithmetic may add to two draws of it; None where it cannot be told."""
+"""Calls a hook under a :class:`Redrawn`, or None, with ``another`` generator or the run's, and returns its noise [N] in
+units of what arithmetic may add to two draws of it; None where it cannot be told."""
 
 
 def made_of_fewer(
@@ -76,12 +83,14 @@ def _independent(facts: Sequence[Fact]) -> bool:
 
 
 def _caller(session: DefenseSession, hook: Hook, given: Values, about: Stated, rng: torch.Generator) -> Called:
-    def called(mode: Redrawn, another: bool = False) -> Tensor | None:
+    def called(mode: Redrawn | None, another: bool = False) -> Tensor | None:
         values = {name: own(value) for name, value in given.items()}
-        mode.run = split(copied(rng), "another") if another else copied(rng)
+        run = split(copied(rng), "another") if another else copied(rng)
+        if mode is not None:
+            mode.run = run
         try:
-            with mode:
-                _, left = hook(copy.deepcopy(session), values, mode.run)
+            with mode or contextlib.nullcontext():
+                _, left = hook(copy.deepcopy(session), values, run)
         except Exception:  # whatever a plugin expects of messages, or of random numbers
             return None
         entered, sent = given[about.name], left[about.name]
@@ -116,6 +125,9 @@ def _strange_draws(called: Called, rng: torch.Generator) -> str | None:
 
     if bool(changed(torch.zeros(plain.count, dtype=torch.bool)).any()):
         return ""  # the hook draws from elsewhere too, which is found by calling it twice
+    unseen = called(None)
+    if unseen is None or unseen.shape != base.shape or bool(((unseen - base).abs() > 1).any()):
+        return _WATCHED
     called(another := Redrawn(), another=True)
     plain.drawn = [
         (start, end, 0.0 if math.isnan(bits) and same else bits)
@@ -125,10 +137,7 @@ def _strange_draws(called: Called, rng: torch.Generator) -> str | None:
     owned, owners = _owners(plain, changed, base.numel())
     if bool(owned.all()) and bool((bits[owners] == math.inf).all()):
         return ""
-    with_owners, with_others = (
-        torch.stack([changed(chosen, look) for look in range(_LOOKS)]).any(0)
-        for chosen in (owners, ~owners & ~bits.isfinite())
-    )
+    with_owners, with_others = _with(changed, owners), _with(changed, ~owners & ~bits.isfinite())
     if int((with_owners & ~with_others).sum()) > int(owners.sum()):
         return _WHY
     expanded = ~changed(bits == math.inf)
@@ -139,7 +148,14 @@ def _strange_draws(called: Called, rng: torch.Generator) -> str | None:
         return None
     touched = [changed(torch.arange(plain.count) == seed)[expanded] for seed in seeds]
     secret = _fewest_bits(torch.stack(touched), bits[seeds]) if touched else math.inf
-    return _FEW_SEEDS.format(secret) if secret < _SECRET else ""
+    if secret < _SECRET:
+        return _FEW_SEEDS.format(secret)
+    return "" if bool(_with(changed, ~bits.isfinite())[expanded].all()) else _EXPANDED
+
+
+def _with(changed: Callable[[Tensor, int], Tensor], chosen: Tensor) -> Tensor:
+    """Return which numbers of noise change with the ``chosen`` random numbers, as far as few calls tell."""
+    return torch.stack([changed(chosen, look) for look in range(_LOOKS)]).any(0)
 
 
 def _fewest_bits(touched: Tensor, bits: Tensor) -> float:

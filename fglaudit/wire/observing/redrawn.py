@@ -76,3 +76,24 @@ def _bits(made: Tensor, args: Sequence[Any]) -> float:
         return math.log2(max(1, ends[-1] - (ends[0] if len(ends) > 1 else 0)))
     size = 2 / torch.finfo(made.dtype).eps if made.is_floating_point() else torch.iinfo(made.dtype).max
     return math.log2(size)
+
+
+class Moved(Redrawn):  # type: ignore[no-untyped-call]
+    """A call in which some continuous numbers that the run's generator gives are moved, all else equal.
+
+    Args:
+        by: of every tensor of noise, in the order in which they are drawn; of draws of another size none is moved.
+    """
+
+    def __init__(self, by: Sequence[Tensor]) -> None:
+        super().__init__()
+        self.by = list(by)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        before = self.count
+        made = super().__torch_dispatch__(func, types, args, kwargs)
+        if self.by and self.count - before == self.by[0].numel() and self.drawn[-1][2] == math.inf:
+            made += self.by.pop(0).view(made.shape).to(made)
+        return made

@@ -1,0 +1,86 @@
+"""What is made of noisy values alone is told from noise that is smaller than stated, shared, missing or used again."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from bench.redteam.cases import FAMILIES
+from bench.redteam.planted import FAULTS, Broken, BrokenMessages, Planted
+from fglaudit.empirical.audits.noise_first import noise_first
+from fglaudit.empirical.audits.shared_draws import shares_draws, without_shared_draws
+from fglaudit.empirical.replays.staging import Staged, clients_of, staged
+from fglaudit.guarantees import Audit, Outcome
+from fglaudit.payloads import MessageBatch
+from fglaudit.privacy.accounted import Accounted
+from fglaudit.privacy.from_facts import account
+from fglaudit.privacy.mechanism import Mechanism
+from fglaudit.testing import CPU, record
+
+FAMILY = FAMILIES["latents"]
+PROTOCOL, HONEST = FAMILY.build()
+GRAPH = FAMILY.graph()
+CONTEXT = PROTOCOL.context(GRAPH)
+COUNTED = record(PROTOCOL, GRAPH, HONEST).channel.counted
+
+
+class Halved(BrokenMessages):
+    def sent(self, clipped: Tensor, noise: Tensor, batch: MessageBatch, mechanism: Mechanism) -> Tensor:
+        return 0.5 * (clipped + noise)
+
+
+class Brought(BrokenMessages):
+    def sent(self, clipped: Tensor, noise: Tensor, batch: MessageBatch, mechanism: Mechanism) -> Tensor:
+        return torch.nn.functional.normalize(clipped + noise, dim=1)
+
+
+class Tossed(BrokenMessages):
+    """One coin for all messages of a release, which sets them to zero."""
+
+    def release(self, batch: MessageBatch, rng: torch.Generator) -> object:  # type: ignore[override]
+        sent = super().release(batch, rng).tensors()
+        keep = torch.rand(1, generator=rng) < 0.5
+        return type(batch.payload).from_tensors({n: v * keep if v.is_floating_point() else v for n, v in sent.items()})
+
+
+def prepared(fault: type[Broken]) -> tuple[Staged, Accounted]:
+    session = HONEST.bind(CONTEXT)
+    accounted = account(CONTEXT, session.facts(), session.guarantee(), COUNTED)
+    assert isinstance(accounted, Accounted)
+    return staged(PROTOCOL, GRAPH, Planted(HONEST, fault), accounted, seed=0, device=CPU), accounted
+
+
+def first(fault: type[Broken]) -> bool:
+    stages, accounted = prepared(fault)
+    return noise_first(stages, accounted.mechanisms, clients_of(PROTOCOL, GRAPH), seed=0)
+
+
+@pytest.mark.parametrize("fault", [BrokenMessages, Halved, Brought, Tossed])
+def test_maps_of_noisy_values_are_told(fault: type[Broken]) -> None:
+    assert first(fault)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["TooSmall", "UsedAgain", "HalfTheNumbers", "OneNumberForAll", "EverySecondRelease", "WholeSteps", "SeededByRound"],
+)
+def test_noise_that_is_not_as_stated_is_not_taken_for_it(fault: str) -> None:
+    assert not first(FAULTS[fault])
+
+
+def test_replays_that_share_a_coin_refute_in_runs_of_their_own_alone() -> None:
+    coins, honest = prepared(Tossed)[0], prepared(BrokenMessages)[0]
+    assert shares_draws(coins, 0)
+    assert not shares_draws(honest, 0)
+
+    def refutes_side_by_side(stages: Staged) -> Audit:
+        alone = all(stage.alone for each in stages.stages.values() for stage in each)
+        return Audit("trade-off", Outcome.PASSED if alone else Outcome.REFUTED, "")
+
+    def outcome(stages: Staged) -> Outcome | None:
+        found = without_shared_draws(refutes_side_by_side, stages, 0)
+        return None if found is None else found.outcome
+
+    assert outcome(coins) is Outcome.UNTESTED
+    assert outcome(honest) is Outcome.REFUTED
