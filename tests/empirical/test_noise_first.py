@@ -69,6 +69,11 @@ def test_noise_that_is_not_as_stated_is_not_taken_for_it(fault: str) -> None:
     assert not first(FAULTS[fault])
 
 
+@pytest.mark.parametrize("fault", ["NoClip", "EveryNumberClipped", "RootMeanSquareClip", "NoiseBeforeClip"])
+def test_values_that_are_longer_than_stated_are_not_hidden_by_it(fault: str) -> None:
+    assert not first(FAULTS[fault])
+
+
 def test_replays_that_share_a_coin_refute_in_runs_of_their_own_alone() -> None:
     coins, honest = prepared(Tossed)[0], prepared(BrokenMessages)[0]
     assert shares_draws(coins, 0)

@@ -2,7 +2,8 @@
 
 A hook is called twice with equal draws, on ``x`` and on ``x + d``, with every number of the noise that it draws less by
 ``d`` in the second: whoever looks at nothing but ``x + noise`` gives the same. Then noise has the stated scale, and
-every number of ``x`` one of its own; how large it seems in what left, and how far a record moves that, says nothing.
+every number of ``x`` one of its own; how large it seems in what left, and how far a record moves that, says nothing,
+if ``x`` is no longer than stated: what is clipped before it enters must leave as what is not.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ SHARE = 1e-3
 """Of these, how many may change by a rounding that goes the other way."""
 DUST = 1e-5
 """Share of the largest change that arithmetic makes of nothing."""
+LONG = 1e4
+"""How many times the length that no clip changes a value has that every clip changes."""
 ROUNDOFF, NEAR = 2.0**-18, 0.02
 """What arithmetic may leave, as a share of what leaves, and of the change that ``d`` makes at most."""
 
@@ -37,7 +40,20 @@ ROUNDOFF, NEAR = 2.0**-18, 0.02
 def noise_first(staged: Staged, mechanisms: Sequence[Noised], clients: Sequence[ClientGraph], *, seed: int) -> bool:
     """Whether what leaves is made of ``x + noise`` alone, noise as large as stated, for all that is said to have it."""
     found, left_out = benches(staged, mechanisms, clients, derive(seed, "audits", "noise inputs"))
-    return bool(found) and not left_out and all(_first(staged, bench, seed) for bench in found)
+    return bool(found) and not left_out and all(_clips(staged, b, seed) and _first(staged, b, seed) for b in found)
+
+
+def _clips(staged: Staged, bench: Bench, seed: int) -> bool:
+    """Whether values beyond the stated clip leave as they do when they come clipped."""
+    size = LONG * bench.size_within()
+
+    def left(inputs: Bench) -> Tensor:
+        draws = derive(seed, "audits", "noise first", "clip")
+        seen = inputs.play(staged.fresh(), 0, 1.0, draws)
+        return seen + bench.after.offset + bench.after.factor * inputs.values()
+
+    long, short = left(bench.at(size)), left(bench.clipped(size))
+    return bool(((long - short).abs() <= NEAR * bench.fact.scale * abs(bench.after.factor)).all())
 
 
 def _first(staged: Staged, bench: Bench, seed: int) -> bool:

@@ -25,6 +25,7 @@ from fglaudit.facts import (
     Sampled,
     Scaled,
 )
+from fglaudit.facts.explaining import Expected
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
@@ -99,6 +100,35 @@ class Bench:
             return dataclasses.replace(self, inputs=inputs)
         rows = tuple(dataclasses.replace(c, x=c.x + part.to(c.x)) for c, part in zip(self.inputs, parts, strict=True))
         return dataclasses.replace(self, inputs=rows)
+
+    def clipped(self, size: float) -> Bench:
+        """Return the inputs at ``size`` times their length, clipped as stated."""
+        if self.clip is None:
+            return self.at(size)
+        clip = dataclasses.replace(self.clip, around="zero")  # a release adds what was received
+
+        def cut(values: Tensor) -> Tensor:
+            return clip.applied(Expected.of(values)).values.reshape(values.shape).to(values)
+
+        long = self.at(size)
+        if isinstance(long.inputs, MessageBatch):
+            tensors = long.inputs.payload.tensors()
+            payload = type(long.inputs.payload).from_tensors(tensors | {n: cut(tensors[n]) for n in self.fields})
+            return dataclasses.replace(long, inputs=dataclasses.replace(long.inputs, payload=payload))
+        if isinstance(long.inputs, Tensor):
+            losses = cut(long.inputs.flatten(0, 1)).reshape(long.inputs.shape)
+            return dataclasses.replace(long, inputs=losses)
+        return dataclasses.replace(long, inputs=tuple(dataclasses.replace(c, x=cut(c.x)) for c in long.inputs))
+
+    def at(self, size: float) -> Bench:
+        """Return the same with inputs ``size`` times as long."""
+        if isinstance(self.inputs, MessageBatch):
+            kept = {n: size * v if v.is_floating_point() else v for n, v in self.inputs.payload.tensors().items()}
+            payload = type(self.inputs.payload).from_tensors(kept)
+            return dataclasses.replace(self, inputs=dataclasses.replace(self.inputs, payload=payload))
+        if isinstance(self.inputs, Tensor):
+            return dataclasses.replace(self, inputs=size * self.inputs)
+        return dataclasses.replace(self, inputs=tuple(dataclasses.replace(c, x=size * c.x) for c in self.inputs))
 
     def size_within(self) -> float:
         """Return by what inputs are multiplied so that no clip changes them."""
