@@ -23,6 +23,8 @@ from fglaudit.rng import derive
 
 CALLS, COPIES = 48, 32
 """Calls that are compared, and replays in each."""
+OWN = 0.5
+"""Share of the stated noise that a replay must have to itself in some call."""
 LEVEL = 1e-3
 """Probability that independent replays are tried again, which costs time alone."""
 
@@ -55,8 +57,15 @@ def _differ(stage: Stage, rng: torch.Generator) -> bool:
     given = stage.pairs(rng)[0].present
     copies = max(2, min(COPIES, CHUNK // stage.numbers))
     center = stage.play(given, copies, rng).mean(0)
-    calls = [_told(stage.play(given, copies, rng) - center) for _ in range(CALLS)]
-    return any(_p(numbers) < LEVEL / len(calls[0]) for numbers in torch.stack(calls, 1))
+    calls = [stage.play(given, copies, rng) - center for _ in range(CALLS)]
+    if max(float(seen.flatten(1).std(0).median()) for seen in calls) < OWN * _stated_deviation(stage):
+        return False  # replays share the noise itself, which hides nothing in one that is seen beside another
+    told = [_told(seen) for seen in calls]
+    return any(_p(numbers) < LEVEL / len(told[0]) for numbers in torch.stack(told, 1))
+
+
+def _stated_deviation(stage: Stage) -> float:
+    return abs(stage.scale) * (2.0**0.5 if stage.noise.distribution == "laplace" else 1.0)
 
 
 def _told(seen: Tensor) -> Tensor:
