@@ -65,3 +65,10 @@ def test_training_alone_is_tested_at_home_and_everywhere(monkeypatch: pytest.Mon
     assert all(0 <= found <= 100 for found in alone.train(protocol, example_graph(), 0, 2))
     right, mask = torch.tensor([[True, False], [True, True]]), torch.tensor([[True, True], [True, False]])
     assert alone.mean_share(right, mask) == 75
+
+
+def test_the_round_that_is_closest_to_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two settings: in round 1 off by 2 and 4, in round 2 by 1 and 1, in round 3 by 0 and 3."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    rounds = importlib.import_module("bench.fedgt.rounds")
+    assert rounds.closest(torch.tensor([[78.0, 81.0, 80.0], [66.0, 71.0, 73.0]]), torch.tensor([80.0, 70.0])) == 2
