@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 import torch
 from torch import Tensor
 
 from bench.redteam.cases import FAMILIES
+from bench.redteam.local_faults import BrokenGradients
 from bench.redteam.planted import FAULTS, Broken, BrokenMessages, Planted
 from fglaudit.empirical.audits.noise_first import noise_first
 from fglaudit.empirical.audits.shared_draws import shares_draws, without_shared_draws
 from fglaudit.empirical.replays.staging import Staged, clients_of, staged
+from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import Audit, Outcome
+from fglaudit.interfaces import Defense, FederatedProtocol
 from fglaudit.payloads import MessageBatch
 from fglaudit.privacy.accounted import Accounted
 from fglaudit.privacy.from_facts import account
 from fglaudit.privacy.mechanism import Mechanism
 from fglaudit.testing import CPU, record
-
-FAMILY = FAMILIES["latents"]
-PROTOCOL, HONEST = FAMILY.build()
-GRAPH = FAMILY.graph()
-CONTEXT = PROTOCOL.context(GRAPH)
-COUNTED = record(PROTOCOL, GRAPH, HONEST).channel.counted
 
 
 class Halved(BrokenMessages):
@@ -44,16 +43,25 @@ class Tossed(BrokenMessages):
         return type(batch.payload).from_tensors({n: v * keep if v.is_floating_point() else v for n, v in sent.items()})
 
 
-def prepared(fault: type[Broken]) -> tuple[Staged, Accounted]:
-    session = HONEST.bind(CONTEXT)
-    accounted = account(CONTEXT, session.facts(), session.guarantee(), COUNTED)
+@cache
+def honest(family: str) -> tuple[FederatedProtocol, FederatedGraph, Defense, Accounted]:
+    protocol, defense = FAMILIES[family].build()
+    graph = FAMILIES[family].graph()
+    context, counted = protocol.context(graph), record(protocol, graph, defense).channel.counted
+    session = defense.bind(context)
+    accounted = account(context, session.facts(), session.guarantee(), counted)
     assert isinstance(accounted, Accounted)
-    return staged(PROTOCOL, GRAPH, Planted(HONEST, fault), accounted, seed=0, device=CPU), accounted
+    return protocol, graph, defense, accounted
 
 
-def first(fault: type[Broken]) -> bool:
-    stages, accounted = prepared(fault)
-    return noise_first(stages, accounted.mechanisms, clients_of(PROTOCOL, GRAPH), seed=0)
+def prepared(fault: type[Broken], family: str = "latents") -> Staged:
+    protocol, graph, defense, accounted = honest(family)
+    return staged(protocol, graph, Planted(defense, fault), accounted, seed=0, device=CPU)
+
+
+def first(fault: type[Broken], family: str = "latents") -> bool:
+    protocol, graph, _, accounted = honest(family)
+    return noise_first(prepared(fault, family), accounted.mechanisms, clients_of(protocol, graph), seed=0)
 
 
 @pytest.mark.parametrize("fault", [BrokenMessages, Halved, Brought, Tossed])
@@ -74,10 +82,15 @@ def test_values_that_are_longer_than_stated_are_not_hidden_by_it(fault: str) -> 
     assert not first(FAULTS[fault])
 
 
+def test_noise_on_what_is_not_zero_alone_is_told() -> None:
+    assert first(BrokenGradients, "gradients")
+    assert not first(FAULTS["NoiseWhereGradients"], "gradients")
+
+
 def test_replays_that_share_a_coin_refute_in_runs_of_their_own_alone() -> None:
-    coins, honest = prepared(Tossed)[0], prepared(BrokenMessages)[0]
+    coins, plain = prepared(Tossed), prepared(BrokenMessages)
     assert shares_draws(coins, 0)
-    assert not shares_draws(honest, 0)
+    assert not shares_draws(plain, 0)
 
     def refutes_side_by_side(stages: Staged) -> Audit:
         alone = all(stage.alone for each in stages.stages.values() for stage in each)
@@ -88,4 +101,4 @@ def test_replays_that_share_a_coin_refute_in_runs_of_their_own_alone() -> None:
         return None if found is None else found.outcome
 
     assert outcome(coins) is Outcome.UNTESTED
-    assert outcome(honest) is Outcome.REFUTED
+    assert outcome(plain) is Outcome.REFUTED

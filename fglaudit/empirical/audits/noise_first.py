@@ -40,7 +40,12 @@ ROUNDOFF, NEAR = 2.0**-18, 0.02
 def noise_first(staged: Staged, mechanisms: Sequence[Noised], clients: Sequence[ClientGraph], *, seed: int) -> bool:
     """Whether what leaves is made of ``x + noise`` alone, noise as large as stated, for all that is said to have it."""
     found, left_out = benches(staged, mechanisms, clients, derive(seed, "audits", "noise inputs"))
-    return bool(found) and not left_out and all(_clips(staged, b, seed) and _first(staged, b, seed) for b in found)
+    return bool(found) and not left_out and all(_clips(staged, b, seed) and _alike(staged, b, seed) for b in found)
+
+
+def _alike(staged: Staged, bench: Bench, seed: int) -> bool:
+    """Whether that holds from real values on, and from zeros, which may have no noise."""
+    return all(_first(staged, bench.at(size), seed) for size in (bench.size_within(), 0.0))
 
 
 def _clips(staged: Staged, bench: Bench, seed: int) -> bool:
@@ -57,10 +62,9 @@ def _clips(staged: Staged, bench: Bench, seed: int) -> bool:
 
 
 def _first(staged: Staged, bench: Bench, seed: int) -> bool:
-    size = bench.size_within()
     steps = [_step(bench, derive(seed, "audits", "noise first", "step", at)) for at in range(RELEASES)]
     steps = steps[: bench.noise.releases]  # others in every release, so that noise that is kept does not follow
-    moved = [bench.moved(step / size) for step in steps]
+    moved = [bench.moved(step) for step in steps]
     still = [bench] * len(steps)
 
     def left(inputs: Sequence[Bench], unit: float) -> Tensor:
@@ -72,7 +76,7 @@ def _first(staged: Staged, bench: Bench, seed: int) -> bool:
                 mode = Moved([-part / unit for part in bench.parts(step)] if unit < math.inf else [])
                 mode.run = draws
                 with mode:
-                    seen.append(one.play(session, release, size, draws))
+                    seen.append(one.play(session, release, 1.0, draws))
                 if mode.by:
                     seen[-1] = torch.full_like(seen[-1], torch.nan)  # not every number of it is drawn
                 seen[-1] += 0.0 if one is bench else bench.after.factor * step
@@ -83,7 +87,7 @@ def _first(staged: Staged, bench: Bench, seed: int) -> bool:
     shows = alone > DUST * alone.max()
     if int(shows.sum()) < FEWEST:
         return False
-    size_left = (base + bench.after.offset + bench.after.factor * size * bench.values()).abs()
+    size_left = (base + bench.after.offset + bench.after.factor * bench.values()).abs()
     near = (ROUNDOFF * (size_left + size_left.mean())).clamp(max=NEAR * float(alone[shows].median()))
     for unit in (bench.fact.scale, -bench.fact.scale, 1.0, -1.0):  # numbers of scale 1 that are multiplied, or not
         both = (left(moved, unit) - base).abs()
