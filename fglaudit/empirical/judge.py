@@ -22,7 +22,7 @@ from fglaudit.empirical.sealed.ciphertexts import ciphertext_audits
 from fglaudit.empirical.verdict_word import verdict_of
 from fglaudit.empirical.whole_training import NAME as WHOLE
 from fglaudit.empirical.whole_training import whole_training_audit
-from fglaudit.facts import Fact, Unstated, rebuilt
+from fglaudit.facts import Additive, Fact, Field, Unstated, rebuilt
 from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import NOT_REPLAYED, Audit, FieldState, Outcome, Verdict, Word, empty
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee
@@ -113,6 +113,7 @@ def judge(
         audits = [_against_facts_alone(audit, _MERGED) for audit in audits]
     elif (
         unstated
+        and all(_has_noise(change, facts) for change in unstated)
         and isinstance(accounted, Accounted)
         and any(_against_facts_alone(audit, "") is not audit for audit in audits)
         and _noise_first(protocol, graph, defense, accounted, seed=seed, device=device)
@@ -153,6 +154,15 @@ def _against_facts_alone(audit: Audit, why: str) -> Audit:
     if audit.outcome is not Outcome.REFUTED or audit.name not in _OF_FACTS:
         return audit
     return dataclasses.replace(audit, outcome=Outcome.UNTESTED, detail=f"{why}: {audit.detail}")
+
+
+def _has_noise(change: Unstated, facts: Sequence[Fact]) -> bool:
+    """Whether noise is stated on what was changed: what is done elsewhere is not done to noisy values."""
+    noisy = [fact.target for fact in facts if isinstance(fact, Additive)]
+    target = change.target
+    if not isinstance(target, Field):
+        return target in noisy
+    return any(isinstance(n, Field) and n.meets(target.payload, target.name, target.direction) for n in noisy)
 
 
 def _noise_first(
