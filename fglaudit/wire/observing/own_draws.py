@@ -150,6 +150,8 @@ def _strange_draws(called: Called, rng: torch.Generator) -> str | None:
     secret = _fewest_bits(torch.stack(touched), bits[seeds]) if touched else math.inf
     if secret < _SECRET:
         return _FEW_SEEDS.format(secret)
+    if not len(seeds):  # noise so small that a change of it drowns in rounding has no seed either
+        return ""
     return "" if bool(_with(changed, ~bits.isfinite())[expanded].all()) else _EXPANDED
 
 
