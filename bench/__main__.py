@@ -45,37 +45,37 @@ MEASUREMENTS: dict[str, tuple[ModuleType, Callable[[Namespace], None]]] = {
     "fedgat-defenses": (fedgat_defenses, lambda o: fedgat_defenses.run(o.results, o.root)),
     "theory": (fedgat_theory, lambda o: fedgat_theory.run(o.results, o.root)),
     "fedgt-choices": (fedgt_choices, lambda o: fedgt_choices.run(o.results, o.root)),
-    "fedgt-attacks": (fedgt_attacks, lambda o: fedgt_attacks.run(o.results, o.root, min(o.seeds, 3))),
+    "fedgt-attacks": (fedgt_attacks, lambda o: fedgt_attacks.run(o.results, o.root, o.seeds or 3)),
     "gfl-appnp-attacks": (gfl_appnp_attacks, lambda o: gfl_appnp_attacks.run(o.results)),
     "defense-matrix": (defense_matrix, lambda o: defense_matrix.run(o.results)),
     "what-leaks": (what_leaks, lambda o: what_leaks.run(o.results)),
     "what-stops-it": (what_stops_it, lambda o: what_stops_it.run(o.results)),
-    "encryption": (encryption, lambda o: encryption.run(o.results, o.root, min(o.seeds, 3))),
+    "encryption": (encryption, lambda o: encryption.run(o.results, o.root, o.seeds or 3)),
     "encryption-protocols": (encryption_protocols, lambda o: encryption_protocols.run(o.results)),
     "frontier": (
         frontier,
-        lambda o: frontier.run(o.results, o.root, min(o.seeds, 5), tuple(o.frontier_datasets), tuple(o.settings)),
+        lambda o: frontier.run(o.results, o.root, o.seeds or 5, tuple(o.frontier_datasets), tuple(o.settings)),
     ),
-    "report-designs": (report_designs, lambda o: report_designs.run(o.results, o.root, min(o.seeds, 3))),
-    "gap": (gap, lambda o: gap.run(o.results, o.root, min(o.seeds, 5), tuple(o.gap_datasets))),
+    "report-designs": (report_designs, lambda o: report_designs.run(o.results, o.root, o.seeds or 3)),
+    "gap": (gap, lambda o: gap.run(o.results, o.root, o.seeds or 5, tuple(o.gap_datasets))),
     "epsilon-estimators": (epsilon_estimators, lambda o: epsilon_estimators.run()),
     "intervals": (intervals, lambda o: intervals.run(o.results)),
-    "obfuscations": (obfuscations, lambda o: obfuscations.run(o.only, o.seeds)),
+    "obfuscations": (obfuscations, lambda o: obfuscations.run(o.only, o.seeds or 10)),
     "obfuscation-cost": (obfuscation_cost, lambda o: obfuscation_cost.run(o.results)),
-    "lpgnn": (lpgnn, lambda o: lpgnn.run(o.results, o.root, min(o.seeds, 3))),
+    "lpgnn": (lpgnn, lambda o: lpgnn.run(o.results, o.root, o.seeds or 3)),
     "threshold-encryption": (threshold_encryption, lambda o: threshold_encryption.run(o.root)),
     "links": (links, lambda o: links.run(o.results, o.root)),
     "membership": (membership, lambda o: membership.run(o.results, o.root)),
     "membership-graphs": (membership_graphs, lambda o: membership_graphs.run(o.results, o.root)),
-    "audit-power": (power, lambda o: power.run(o.results, o.seeds)),
-    "redteam": (redteam, lambda o: redteam.run(o.results, o.seeds, o.only)),
+    "audit-power": (power, lambda o: power.run(o.results, o.seeds or 10)),
+    "redteam": (redteam, lambda o: redteam.run(o.results, o.seeds or 10, o.only)),
     "costs": (estimates, lambda o: estimates.run(o.results, calibrate=True)),
-    "training-settings": (training_settings, lambda o: training_settings.run(o.results, o.root, min(o.seeds, 3))),
+    "training-settings": (training_settings, lambda o: training_settings.run(o.results, o.root, o.seeds or 3)),
     "estimates": (estimates, lambda o: estimates.run(o.results, calibrate=False)),
     "devices": (devices, lambda o: devices.run(o.results)),
-    "update-inversion": (update_inversion, lambda o: update_inversion.run(o.results, o.root, min(o.seeds, 3))),
+    "update-inversion": (update_inversion, lambda o: update_inversion.run(o.results, o.root, o.seeds or 3)),
     "update-optimisation": (update_optimisation, lambda o: update_optimisation.run(o.results, o.root)),
-    "update-properties": (update_properties, lambda o: update_properties.run(o.results, o.root, min(o.seeds, 3))),
+    "update-properties": (update_properties, lambda o: update_properties.run(o.results, o.root, o.seeds or 3)),
     "scale": (scale, lambda o: scale.run(o.results, o.nodes, o.edges or 60_000_000, 100, o.clients)),
     "large-training": (
         large_training,
@@ -97,7 +97,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("bench/results"), help="folder of the CSV files")
     parser.add_argument("--root", help="folder of the raw data sets (default: $FGLAUDIT_DATA or ../shared/data)")
     parser.add_argument("--threads", type=int, help="threads per operation (default: torch's)")
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--seeds", type=int, help="how many (default: 3, 5 or 10, as the measurement needs)")
     parser.add_argument(
         "--only", help="part of the name of a case of redteam (built-in: honest ones); a part of obfuscations"
     )

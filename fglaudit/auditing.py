@@ -150,6 +150,7 @@ def audit(
         attacks: "all" that read what the protocol sends, or a list of names, mappings or instances.
         clients: over how many the nodes are split, at random and evenly, unless ``partition`` says it; or the number
             of the client that holds each node [N], also as an array or tensor.
+        partition: how else nodes are split, see :class:`fglaudit.partition.PartitionSpec`.
         seeds: a list, one training each.
         split: "public" masks of the graph, "random" or "random-shared"; by default the masks where there are any.
         device: "auto", "cpu" or "cuda".

@@ -1,4 +1,4 @@
-"""What is said of a privacy guarantee, and on what grounds: plain data (design, rule 12).
+"""What is said of a privacy guarantee, and on what grounds: plain data (rule 12).
 
 An author's number is *claimed*. It is *verified* where this tool accounted it from facts and counted releases, for a
 named unit and relation, and no audit with the power to see a break saw one; *refuted* where an audit, a count or

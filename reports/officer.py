@@ -28,10 +28,13 @@ MOST_POINTS = 400
 
 @dataclass(frozen=True)
 class Officer:
-    """Attributes:
-    plots: wide and narrow.
-    shapes: protocols of the legend with their marks.
-    drawn, left_out: settings with and without a point; ``why`` those are left out.
+    """The figure, drawn for wide and for narrow pages.
+
+    Attributes:
+        plots: one drawing per size.
+        shapes: protocols of the legend with the numbers of their marks.
+        drawn, left_out: how many settings have a point, and how many have none.
+        hollow: whether any point is: neither a leak nor its absence is shown there.
     """
 
     plots: tuple[Markup, ...]

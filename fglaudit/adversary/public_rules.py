@@ -1,4 +1,4 @@
-"""What a defense states in facts, as attacks ask for it (design, section 3, rule 4): who sends, rows, noise, edges.
+"""What a defense states in facts, as attacks ask for it (rule 4): who sends, rows, noise, edges.
 
 Clips of messages are read in :mod:`fglaudit.adversary.clipping`. Facts of a plugin's own are in no answer but where
 something is asked to be as its owner made it.

@@ -32,7 +32,7 @@ def attack(
     initial_weights: Annotated[bool, typer.Option("--initial-weights", help="They know the first model.")] = False,
     auxiliary: Annotated[float, typer.Option(help="Share of all rows they know; one that was recorded.")] = 0.0,
     sensitive: Annotated[
-        list[int] | None, typer.Option(help="A column that they lack in every second of these; may be repeated.")
+        list[int] | None, typer.Option(help="A column that is hidden in every second auxiliary row; may be repeated.")
     ] = None,
     device: DeviceOption = "auto",
 ) -> None:

@@ -68,7 +68,7 @@ QuickOption = Annotated[
 ConfirmOption = Annotated[
     int | None,
     typer.Option(
-        help="Then run the settings that come out best again, on so many fresh seeds, or as many as it takes."
+        help="Then run the settings that come out best again on this many fresh seeds, or on more if that is too few."
     ),
 ]
 CellTimeoutOption = Annotated[

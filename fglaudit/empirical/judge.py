@@ -1,4 +1,4 @@
-"""Which audits a guarantee faces after its run, and what protects every field (design, rule 12)."""
+"""Which audits a guarantee faces after its run, and what protects every field (rule 12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The word that follows from audits: verified, claimed, refuted or none (design, rule 12)."""
+"""The word that follows from audits: verified, claimed, refuted or none (rule 12)."""
 
 from __future__ import annotations
 

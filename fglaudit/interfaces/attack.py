@@ -33,7 +33,7 @@ class Attack(CheckedFields, ABC):
     """What is inferred: "features" for a :class:`Reconstruction`, otherwise a name of
     ``fglaudit.quantities.QUANTITIES``."""
     reads_noisy_rows: ClassVar[tuple[type[Fact], ...]] = ()
-    """Kinds of facts that make rows random before use with which it reckons itself. With others it is run on the rows
+    """Kinds of facts that make rows random before use whose noise it models itself. With others it is run on the rows
     as they were used, and what it rebuilds is decided by likelihood."""
     first_rounds: ClassVar[int | None] = None
     """How many rounds of messages it reads at most, counted from the first; a recorder need not keep more. None:

@@ -19,6 +19,14 @@ class Guarantee:
     """What a defense promises, in data: accountants judge it. Empty fields mean that nothing is promised.
 
     Attributes:
+        mechanism: what is done, in words.
+        epsilon_claimed: the author's own number, which nothing here computes.
+        epsilon_accounted: the number that an accountant of this package computed.
+        delta: of either.
+        unit: whose data it protects, such as "node" or "client".
+        adjacency: in words, how two neighbouring data sets differ.
+        releases: how many messages about one unit it is composed over; None: not counted.
+        key_custody: who holds the keys, where messages are encrypted.
         server_trusted: whether it holds against clients alone, because the server gets features in the clear.
         relation: what happens to the record between neighbouring data sets; ``adjacency`` says it in words.
         coalition: how many clients may pool what they see without it losing its hold; None: any number.

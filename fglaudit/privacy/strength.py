@@ -1,7 +1,7 @@
 """The same defense at a strength towards nothing: what ``Defense.weakened`` of every defense agrees on.
 
-A defense that stops an attack has only worked if the attack succeeds through the same defense at no strength (design,
-section 3, rule 4): otherwise the attack may just not read what the defense sends.
+A defense that stops an attack has only worked if the attack succeeds through the same defense at no strength (rule
+4): otherwise the attack may just not read what the defense sends.
 """
 
 from __future__ import annotations

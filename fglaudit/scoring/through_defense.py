@@ -3,7 +3,7 @@
 Of a defense with a strength that is asked by recording the cell again at next to none of it. One without (encryption,
 a code of its own) is asked with rows that the attacker made up: the leak that the attack's self-test plants is sent
 through a fresh bind of the public defense, and must be found all the same. Otherwise its failure may be due to the way
-in which messages are written, and says nothing of what they carry (design, section 3, rule 4).
+in which messages are written, and says nothing of what they carry (rule 4).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a defense bought: its accuracy beside the best control whose epsilon is not larger (design, rule 13).
+"""What a defense bought: its accuracy beside the best control whose epsilon is not larger (rule 13).
 
 A control costs nothing: it sends no feature, or nothing at all (epsilon 0), or it is a cheaper private setting. The
 accuracies that are compared come from the same seeds, so from the same partitions, and are paired on them; where it is

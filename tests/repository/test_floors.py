@@ -112,5 +112,14 @@ def test_nothing_was_left_at_the_top() -> None:
         pytest.skip("not a clone with git")
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     kept = {line for line in listed.splitlines() if "/" not in line and not line.startswith(".")}
-    known = {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "mkdocs.yml", "pyproject.toml"}
+    known = {
+        "CHANGELOG.md",
+        "CITATION.cff",
+        "CONTRIBUTING.md",
+        "LICENSE",
+        "Makefile",
+        "README.md",
+        "mkdocs.yml",
+        "pyproject.toml",
+    }
     assert kept <= known | {"constraints.txt", "constraints-lowest.txt"}

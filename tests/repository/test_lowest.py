@@ -9,8 +9,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 TOOLS = ("ruff", "mypy", "build", "setuptools", "import-linter", "ray", "mkdocs", "mkdocs-material")
 """They check or build the package or run it on many machines; the tests do not depend on their versions."""
-BESIDE = ("click",)
-"""What a dependency itself forgot to bound."""
 
 
 def test_the_lowest_versions_are_those_of_the_package() -> None:
@@ -22,7 +20,7 @@ def test_the_lowest_versions_are_those_of_the_package() -> None:
     bounds = dict(entry.split(">=") for entry in listed if ">=" in entry)
     lines = (ROOT / "constraints-lowest.txt").read_text("utf-8").splitlines()
     pinned = dict(re.split("==", line.split("#")[0].strip()) for line in lines if "==" in line.split("#")[0])
-    assert pinned.keys() - set(BESIDE) == bounds.keys() - set(TOOLS)
+    assert pinned.keys() == bounds.keys() - set(TOOLS)
     for name, version in bounds.items():
         if name not in TOOLS:
             assert re.fullmatch(rf"{re.escape(version)}(\.0)*", pinned[name]), name

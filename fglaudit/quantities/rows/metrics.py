@@ -18,7 +18,7 @@ from torch import Tensor
 from fglaudit.graph import FeatureKind
 
 RELATIVE_TOLERANCE = 1e-3
-"""Largest error of an exact real-valued row, relative to the row's largest entry (design, section 5)."""
+"""Largest error of an exact real-valued row, relative to the row's largest entry."""
 _ENTRIES_AT_FIRST = 4
 _PAIRS_AT_ONCE = 2**24
 _ZERO = 2**15
