@@ -98,8 +98,13 @@ def _field(f: dataclasses.Field[Any]) -> str:
 
 def _explained(kind: str, name: str, found: Description) -> str:
     called = name.rpartition(":")[2] if ".py:" in name else name
-    docs = [line for doc in found.docs for line in (doc, "")]
+    docs = [line for doc in found.docs for line in (_plain(doc), "")]
     return "\n".join([f"{kind} {called}", "", *docs, *_listed(found.fields), *found.attributes])
+
+
+def _plain(doc: str) -> str:
+    """Return a docstring as a terminal shows it: names in single backticks, without the roles of Sphinx."""
+    return re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"`\1`", doc).replace("``", "`")
 
 
 def _listed(lines: Sequence[str]) -> list[str]:
@@ -109,7 +114,7 @@ def _listed(lines: Sequence[str]) -> list[str]:
 def _entry(module: str, cls: str) -> list[str]:
     """Return docstring and fields of what an entry of a suite is made into."""
     source = class_source(module, cls)
-    return [source.doc, "", *_listed([f"{f.name}: {f.type}{f.default}" for f in source.fields])]
+    return [_plain(source.doc), "", *_listed([f"{f.name}: {f.type}{f.default}" for f in source.fields])]
 
 
 def _suites() -> dict[str, str]:
