@@ -192,12 +192,13 @@ def print_plan(console: Console, suite: Suite, directory: Path, *, secret: bool 
     rows = sum(len(cell.observers) * len(cell.attacks) for cell in cells)
     of_suite = counted(len(suite.attacks), "attack")
     attacks = "the attacks that read what each protocol sends" if suite.all_attacks else of_suite
+    reading = [cell for cell in cells if not suite.all_attacks or type(cell.protocol).emits]
     observers = ", ".join(f"{o.name} ({o.knowledge})" if o.knowledge else o.name for o in suite.observers)
     lines = [
         f"suite {suite.name}: {counted(len(cells), 'cell')} x {counted(len(suite.observers), 'observer')} x {attacks} ="
         f" {counted(rows, 'row')}",
         f"observers: {observers}",
-        f"attacks: {', '.join(dict.fromkeys(attack.name for cell in cells for attack in cell.attacks))}",
+        f"attacks: {', '.join(dict.fromkeys(attack.name for cell in reading for attack in cell.attacks))}",
         f"output: {directory}" + (f" ({counted(finished, 'cell is', 'cells are')} finished there)" if finished else ""),
         *(f"{n}  {state:8}  {cell_label(cell)}" for n, state, cell in zip(names, states, cells, strict=True)),
     ]
