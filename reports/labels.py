@@ -74,6 +74,8 @@ def _fields(setting: Setting, kind: str) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "+".join(map(_plain, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

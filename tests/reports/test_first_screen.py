@@ -80,3 +80,25 @@ def test_many_settings_leave_every_answer_on_the_first_screen(tmp_path: Path) ->
     assert "data0, dirichlet, clients=10, beta=10000; data1" in page and "; and 9 more · 12 settings · seed 0" in page
     hidden = re.search(r">4 more</summary>(.*?)</details>", page, re.DOTALL)
     assert hidden is not None and hidden[1].count("without a defense") == 4
+
+
+def test_accuracies_say_of_what_they_are_where_nothing_is_read_without_a_defense(tmp_path: Path) -> None:
+    """The answer opened with a bare "84.8 % (...)", and that there is nothing to stop was not said."""
+    bare = make_cell(PROTOCOLS[2], DEFENSES[0], 0)
+    text = text_of(store(tmp_path / "bare", [bare]))
+    answer = text[text.index("**What stops it") :].split("**How sure")[0]
+    assert "Without a defense no attack here is shown to read feature rows" in answer
+    assert re.search(r"Accuracy: [\d.]+\s% \(local-gcn, no defense\)", answer)
+    text = text_of(store(tmp_path / "defended", [make_cell(PROTOCOLS[2], DEFENSES[2], 0)]))
+    assert "Every setting here has a defense" in text
+
+
+def test_a_field_that_is_a_list_is_named_in_plain_words(tmp_path: Path) -> None:
+    cells = []
+    for number, on in enumerate((["GlobalNodes"], ["GlobalNodes", "ModelUpdate"])):
+        one = make_cell(PROTOCOLS[0], ("gaussian", {"epsilon": 8.0 + number}), 0)
+        rows = tuple(replace(row, defense_args=f"{row.defense_args};on={tuple(on)}") for row in one.findings)
+        defense = {"name": "gaussian", "epsilon": 8.0 + number, "on": on}
+        cells.append(replace(one, findings=rows, description={**one.description, "defense": defense}))
+    text = text_of(store(tmp_path / "run", cells))
+    assert "on=GlobalNodes+ModelUpdate" in text.replace("\\", "") and "['GlobalNodes" not in text
