@@ -34,7 +34,8 @@ def cost_lines(settings: Sequence[Setting], labels: Labels, again: Confirmations
         if not here:
             lines.append(f"On {where}: no training finished.")
             continue
-        lines += [prefix + text for text in _at(here, labels, again)]
+        said = _at(here, labels, again)
+        lines += [f"{prefix}{text[:1].lower()}{text[1:]}" for text in said] if prefix else said
     return lines
 
 

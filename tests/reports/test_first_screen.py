@@ -102,3 +102,18 @@ def test_a_field_that_is_a_list_is_named_in_plain_words(tmp_path: Path) -> None:
         cells.append(replace(one, findings=rows, description={**one.description, "defense": defense}))
     text = text_of(store(tmp_path / "run", cells))
     assert "on=GlobalNodes+ModelUpdate" in text.replace("\\", "") and "['GlobalNodes" not in text
+
+
+def test_two_graphs_of_one_name_are_told_apart_and_never_compared(tmp_path: Path) -> None:
+    """A generated graph in two sizes was one section of the report, with rows that nobody could tell apart, and what
+    a defense costs on the one was the accuracy without it on the other."""
+    cells = []
+    for nodes, defenses in ((60, DEFENSES[:1]), (80, DEFENSES[2:])):
+        for defense in defenses:
+            one = make_cell(PROTOCOLS[0], defense, 0)
+            rows = tuple(replace(row, dataset="csbm") for row in one.findings)
+            drawn = {"name": "csbm", "csbm": {"nodes": nodes, "edges": 120}}
+            cells.append(replace(one, findings=rows, description={**one.description, "dataset": drawn}))
+    text = text_of(store(tmp_path / "run", cells))
+    assert "csbm (nodes=60)" in text and "csbm (nodes=80)" in text and "edges=120" not in text
+    assert re.search(r"On csbm \(nodes=60\)[^\n]*without a defense; no defense of it has a result here", text)
