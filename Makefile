@@ -30,7 +30,7 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 
 docs: $(VENV)/.docs  ## the documentation site, in site/
-	$(BIN)/mkdocs build --quiet --strict
+	$(BIN)/mkdocs build --strict
 
 bench: $(VENV)/.runtime  ## long measurements (10 seeds, paper tables); stop it and start it again as you like
 	$(BIN)/python -m bench all

@@ -24,7 +24,6 @@ OPTIONAL = {
     "pymetis": ("partition scheme metis", "pip install 'fglaudit[metis]'"),
     "tenseal": ("homomorphic encryption", "pip install 'fglaudit[he]'"),
     "cryptography": ("secure aggregation", "pip install 'fglaudit[secagg]'"),
-    "opacus": ("reference of per-example gradients", "pip install 'fglaudit[dp]'"),
     "resvg-py": ("figures as PNG", "pip install 'fglaudit[png]'"),
     "ray": ("--engine ray", "pip install 'fglaudit[ray]'"),
     "ogb": ("data sets ogbn-arxiv and ogbn-products", "pip install ogb"),

@@ -109,7 +109,7 @@ def summary(kind: str, name: str) -> str:
     first = re.sub(
         r":\w+:`~?([\w.]+)`", lambda m: called.get(m[1], m[1].rpartition(".")[2]), text.strip().split("\n\n")[0]
     )
-    return first.replace("\n", " ").replace("``", "")
+    return first.replace("\n", " ").replace("``", "`")
 
 
 def load(kind: str, name: str) -> type[Any]:

@@ -46,12 +46,12 @@ _LEAST_RELIABLE = 0.02
 
 @dataclass(frozen=True)
 class GlobalNodeMembership(Attack):
-    """Infer membership from global nodes and models."""
+    """Infer which client holds a known node, from global nodes and models."""
 
     name: ClassVar[str] = "global-node-membership"
     consumes: ClassVar[tuple[type[Payload], ...]] = (GlobalNodes, ModelUpdate)
     metric: ClassVar[str] = "auc"
-    quantity: ClassVar[str] = "membership"
+    quantity: ClassVar[str] = "node-owner"
     first_rounds: ClassVar[int | None] = 5
 
     def models(self, fact: Fact) -> bool:
@@ -67,7 +67,7 @@ class GlobalNodeMembership(Attack):
 
     def unsupported(self, view: View) -> str | None:
         if len(view.auxiliary.nodes) < 2:
-            return "membership is asked of rows the observer knows; give it some, e.g. auxiliary: 0.1"
+            return "owners are asked of rows the observer knows; give it some, e.g. auxiliary: 0.1"
         known = torch.cat([view.auxiliary.x, view.auxiliary.y.unsqueeze(1)], 1)
         if bool((known == known[:1]).all()):
             return "all known nodes have the same row and label"

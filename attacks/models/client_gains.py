@@ -54,7 +54,7 @@ class ClientGains(Attack):
     name: ClassVar[str] = "client-gains"
     consumes: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
     metric: ClassVar[str] = "auc"
-    quantity: ClassVar[str] = "membership"
+    quantity: ClassVar[str] = "node-owner"
     first_rounds: ClassVar[int | None] = ROUNDS
     on_request: ClassVar[bool] = True
 

@@ -66,12 +66,12 @@ _LEAST_SPREAD = 0.02
 
 @dataclass(frozen=True)
 class AbsentWords(Attack):
-    """Infer membership from the words that a client lacks."""
+    """Infer which client holds a known node, from the words that a client lacks."""
 
     name: ClassVar[str] = "absent-words"
     consumes: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
     metric: ClassVar[str] = "auc"
-    quantity: ClassVar[str] = "membership"
+    quantity: ClassVar[str] = "node-owner"
     first_rounds: ClassVar[int | None] = 1
 
     def models(self, fact: Fact) -> bool:

@@ -16,7 +16,7 @@ def deed(leak: Leak) -> str:
         "labels": f"infers {value} of the labels it was not given",
         "label-distributions": f"infers how other clients' labels are distributed with an overlap of {value}",
         "edges": f"tells neighbours from other pairs of nodes with AUC {value}",
-        "membership": f"tells which client holds a known node with AUC {value}",
+        "node-owner": f"tells which client holds a known node with AUC {value}",
         "linkage": f"recognises a client's messages under changing pseudonyms with AUC {value}",
         "global-nodes": f"takes the noise off the clients' global nodes up to a cosine of {value}",
         "centroids": f"rebuilds the mean rows of the clients' clusters with a cosine of {value}",

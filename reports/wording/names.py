@@ -40,7 +40,7 @@ METRICS = {
 }
 QUANTITY_NAMES = {
     "features": "feature rows", "labels": "labels", "label-distributions": "label distributions", "edges": "edges",
-    "membership": "membership", "linkage": "linkage", "global-nodes": "global nodes",
+    "node-owner": "clients of nodes", "linkage": "linkage", "global-nodes": "global nodes",
     "centroids": "mean rows of clusters", "neighboring-clients": "clients of neighbours",
     "l1-norms": "row sums", "squared-norms": "row norms", "training-membership": "membership in training",
     "layer-inputs": "inputs of first layers", "layer-words": "words that first layers read", "held-rows": "rows held",

@@ -102,7 +102,7 @@ class _TwoLayerGcn(nn.Module):
 
 
 def test_at_one_client_they_are_those_of_opacus() -> None:
-    pytest.importorskip("opacus", reason="the comparison needs Opacus: pip install 'fglaudit[dp]'")
+    pytest.importorskip("opacus", reason="the comparison needs Opacus: pip install 'fglaudit[dev]'")
     field, weights = training_field(one_client=True), models(1)
     assert isinstance(field.inputs, Tensor | SparseMatrix)
     inputs = field.inputs if isinstance(field.inputs, Tensor) else field.inputs.forward.to_dense().unsqueeze(0)
@@ -116,7 +116,7 @@ def test_at_one_client_they_are_those_of_opacus() -> None:
 
 
 def test_a_layer_that_opacus_cannot_handle_is_named() -> None:
-    pytest.importorskip("opacus", reason="the comparison needs Opacus: pip install 'fglaudit[dp]'")
+    pytest.importorskip("opacus", reason="the comparison needs Opacus: pip install 'fglaudit[dev]'")
     module = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
     with pytest.raises(FglauditError, match=r"1 \(BatchNorm1d\).*LayerNorm"):
         opacus_gradients(module, (torch.randn(5, 4),), torch.zeros(5, dtype=torch.long))

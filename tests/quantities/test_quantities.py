@@ -175,7 +175,7 @@ def test_with_the_topology_the_guess_of_labels_follows_the_edges() -> None:
 
 
 def test_what_cannot_be_asked_has_a_reason() -> None:
-    for name, observer in (("edges", dataclasses.replace(SERVER_ONLY, topology=True)), ("membership", SERVER_ONLY)):
+    for name, observer in (("edges", dataclasses.replace(SERVER_ONLY, topology=True)), ("node-owner", SERVER_ONLY)):
         reason = quantity(name).ask(facts(observer))
         assert isinstance(reason, str) and reason
     with pytest.raises(FglauditError, match="labels"):

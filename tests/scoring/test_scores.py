@@ -102,6 +102,17 @@ def test_an_attack_that_mostly_loses_is_known_to_lose() -> None:
     assert -0.2 < found.value < found.high < found.value + 0.02
 
 
+def test_losses_alone_have_a_t_interval() -> None:
+    """Where nothing is gained no side is stretched."""
+    n, control = np.full(5, 1000.0), np.full(5, 0.5)
+    means = np.array([0.1, 0.3, 0.2, 0.25, 0.15])
+    found = score_advantage_interval(PairedClusters(n, n * control, 0 * n, n * means))
+    lost = means / (1 - control)
+    reach = student.ppf(0.975, 4) * lost.std(ddof=1) / np.sqrt(5)
+    assert found.value == pytest.approx(-lost.mean())
+    assert found.high == pytest.approx(-lost.mean() + reach)
+
+
 def test_a_rare_gain_reaches_as_far_as_it_may() -> None:
     """One cluster of ten in which much is gained: it may be one of five just as well."""
     n = np.full(10, 100.0)

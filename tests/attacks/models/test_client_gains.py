@@ -41,7 +41,7 @@ def result(run: Run, attack: ClientGains) -> Inference:
 def test_uploads_tell_whose_nodes_they_were_trained_on(rounds: int) -> None:
     """Labels are random, so that nothing but the client's own steps teaches a node's label."""
     run = record(FedGCN(hops=2, rounds=10, learning_rate=2.0, dropout=0.0), EVERYBODY)
-    view, kind = run.view(KNOWING), inferred("membership")
+    view, kind = run.view(KNOWING), inferred("node-owner")
     asked = kind.ask(truth_about(run, KNOWING))
     assert not isinstance(asked, str)
     guess = kind.guess(view, asked.subjects, derive(0, "guess"))
@@ -55,7 +55,7 @@ def test_uploads_tell_whose_nodes_they_were_trained_on(rounds: int) -> None:
 def test_a_step_that_learns_nothing_tells_nothing() -> None:
     """Dealt at random among the clients, a node's gains say nothing of where it went."""
     run = record(FedGCN(hops=2, rounds=3, learning_rate=2.0, dropout=0.0), EVERYBODY)
-    kind = inferred("membership")
+    kind = inferred("node-owner")
     asked = kind.ask(truth_about(run, KNOWING))
     assert not isinstance(asked, str)
     found = result(run, ClientGains())

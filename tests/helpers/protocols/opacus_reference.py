@@ -24,7 +24,7 @@ def opacus_gradients(module: nn.Module, inputs: tuple[Tensor, ...], labels: Tens
     try:
         from opacus.grad_sample import GradSampleModule
     except ImportError as error:
-        raise FglauditError("gradients by Opacus need it installed; it is not; pip install 'fglaudit[dp]'") from error
+        raise FglauditError("gradients by Opacus need it installed; it is not; pip install 'fglaudit[dev]'") from error
     for name, layer in module.named_modules():
         if GradSampleModule.validate(layer) and not any(True for _ in layer.children()):
             raise FglauditError(

@@ -17,16 +17,16 @@ from fglaudit.quantities.base import Attempt, Comparison, ObserverTruth, Questio
 from fglaudit.quantities.ranking import RankedQuantity
 
 
-class Membership(RankedQuantity):
+class NodeOwner(RankedQuantity):
     """See the module docstring."""
 
-    name: ClassVar[str] = "membership"
+    name: ClassVar[str] = "node-owner"
 
     def ask(self, truth: ObserverTruth) -> Question | str:
         graph, nodes = truth.graph, truth.auxiliary.nodes
         others = truth.others()
         if len(nodes) == 0:
-            return "membership is asked of rows the observer knows; give it some, e.g. auxiliary: 0.1"
+            return "owners are asked of rows the observer knows; give it some, e.g. auxiliary: 0.1"
         if len(others) < 2:
             return "with fewer than two other clients there is nothing to tell apart"
         subjects = torch.cartesian_prod(others, nodes)
