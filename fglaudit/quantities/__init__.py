@@ -21,8 +21,8 @@ from fglaudit.quantities.clients.training_labels import TrainingLabels
 from fglaudit.quantities.nodes.attributes import Attributes
 from fglaudit.quantities.nodes.edges import Edges
 from fglaudit.quantities.nodes.labels import Labels
-from fglaudit.quantities.nodes.node_owner import NodeOwner
 from fglaudit.quantities.nodes.neighboring_clients import NeighboringClients
+from fglaudit.quantities.nodes.node_owner import NodeOwner
 from fglaudit.quantities.nodes.norms import L1Norms, SquaredNorms
 from fglaudit.quantities.nodes.training_membership import TrainingMembership
 from fglaudit.quantities.rows.features import Features

@@ -34,7 +34,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 def test_every_module_suite_and_template_is_in_the_wheel(wheel: set[str]) -> None:
     wanted = set()
     for inside, folder in FOLDERS.items():
-        for pattern in ("**/*.py", "**/*.yaml", "**/*.j2", "**/*.css", "**/*.js", "**/*.csv", "**/*.txt", "**/py.typed"):
+        for pattern in (
+            "**/*.py",
+            "**/*.yaml",
+            "**/*.j2",
+            "**/*.css",
+            "**/*.js",
+            "**/*.csv",
+            "**/*.txt",
+            "**/py.typed",
+        ):
             for file in folder.glob(pattern):
                 relative = file.relative_to(folder)
                 linked = inside == "fglaudit" and relative.parts[0] in ("attacks", "defenses", "protocols", "reports")
