@@ -8,7 +8,7 @@ from pathlib import Path
 
 from report_runs import DEFENSES, PROTOCOLS, make_cell, store
 
-from fglaudit.finding import SEALED, Status
+from fglaudit.finding import SEALED, CellRecord, Status
 from fglaudit.reports import write_report
 from fglaudit.reports.terms import terms_used
 from fglaudit.reports.verdict import MOST_COSTS
@@ -117,3 +117,20 @@ def test_two_graphs_of_one_name_are_told_apart_and_never_compared(tmp_path: Path
     text = text_of(store(tmp_path / "run", cells))
     assert "csbm (nodes=60)" in text and "csbm (nodes=80)" in text and "edges=120" not in text
     assert re.search(r"On csbm \(nodes=60\)[^\n]*without a defense; no defense of it has a result here", text)
+
+
+def test_alarms_lead_to_a_section_that_says_something_of_them(tmp_path: Path) -> None:
+    """The link below a missing assurance led to "Nothing failed"."""
+    record = make_cell(PROTOCOLS[0], DEFENSES[2], 0)
+    rows = tuple(replace(row, guarantee="refuted") for row in record.findings if row.status is Status.OK)
+    for name, one in (("refuted", replace(record, findings=rows)), ("failed", _failed(record))):
+        write_report(folder := store(tmp_path / name, [one]))
+        page = (folder / "report.html").read_text("utf-8")
+        alarm = page[page.index('class="alarm"') :].split("</section>")[0]
+        assert ('href="#failures"' in alarm) == (name == "failed") == ("Nothing failed, and" not in page)
+        assert ('href="#epsilons"' in alarm) == ('id="epsilons"' in page)
+
+
+def _failed(record: CellRecord) -> CellRecord:
+    rows = [replace(row, status=Status.FAILED, reason="it broke") for row in record.findings[:1]]
+    return replace(record, findings=(*rows, *record.findings[1:]))
