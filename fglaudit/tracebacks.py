@@ -32,7 +32,10 @@ def keep(error: BaseException, doing: str) -> None:
 
 
 def place(error: BaseException) -> str:
-    """Return `` (my_defense.py line 12)``: the innermost line of a user's file, else of ours; empty without one."""
+    """Return `` (my_defense.py line 12)``: the innermost line of a user's file, else of ours; empty without one, and of
+    text that is no Python, whose error names the line itself."""
+    if isinstance(error, SyntaxError):
+        return ""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<")]
     ours = [f for f in frames if f.filename.startswith(_OURS)]
     theirs = [

@@ -74,6 +74,8 @@ def _fields(setting: Setting, kind: str) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "+".join(map(_plain, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -86,6 +88,6 @@ def place(setting: Setting) -> str:
     """Data set, partition and number of clients; of one per node the number is that of the nodes, and is not known
     where a cell never opened its graph."""
     f = setting.first
-    where = ", ".join(part for part in (f.dataset, arguments(f.partition).removeprefix("scheme=")) if part)
+    where = ", ".join(part for part in (setting.dataset, arguments(f.partition).removeprefix("scheme=")) if part)
     clients = "" if "clients=" in f.partition or scheme(f) == PER_NODE else f", {f.clients} clients"
     return f"{where}{clients}" + (f", server {f.server}" if f.server not in ("", "honest") else "")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from fglaudit.finding import CellRecord, Finding, Status
+from fglaudit.reports.datasets import names_apart
 from fglaudit.reports.leaks import FEATURES, Leak, judged, mean, present, says_most, sd
 from fglaudit.reports.numbers import percent_spread
 from fglaudit.reports.records import Run
@@ -25,10 +26,15 @@ _SAME_CLIENTS = (PER_NODE, "given")
 
 @dataclass(frozen=True)
 class Setting:
-    """Data set x partition x protocol x server x defense, with the records of all its seeds and its leaks."""
+    """Data set x partition x protocol x server x defense, with the records of all its seeds and its leaks.
+
+    Attributes:
+        dataset: its name, with what tells it apart from others of that name in the run.
+    """
 
     records: tuple[CellRecord, ...]
     leaks: tuple[Leak, ...]
+    dataset: str
 
     @property
     def first(self) -> Finding:
@@ -104,7 +110,11 @@ def _there(findings: Sequence[Finding], column: str) -> Iterator[float]:
 
 def summarize(run: Run) -> list[Setting]:
     """Group the run's records into settings, in the order of the records where there is a plan, else by name."""
-    settings = [_setting(sorted(records, key=_seed)) for records in by_setting(run.cells).values()]
+    groups = by_setting(run.cells)
+    names = names_apart([records[0] for records in groups.values()])
+    settings = [
+        _setting(sorted(records, key=_seed), name) for records, name in zip(groups.values(), names, strict=True)
+    ]
     return settings if run.planned else sorted(settings, key=_by_name)
 
 
@@ -135,7 +145,7 @@ def _seed(record: CellRecord) -> tuple[int, str]:
 def _by_name(setting: Setting) -> tuple[str | int | bool, ...]:
     f = setting.first
     return (
-        f.dataset, f.partition, f.clients, f.protocol, f.protocol_args, f.server, f.defense != "none",
+        setting.dataset, f.partition, f.clients, f.protocol, f.protocol_args, f.server, f.defense != "none",
         f.defense, f.defense_args,
     )  # fmt: skip
 
@@ -158,14 +168,14 @@ def setting_key(record: CellRecord) -> str:
     return json.dumps([columns, description], sort_keys=True, default=str)
 
 
-def _setting(records: Sequence[CellRecord]) -> Setting:
+def _setting(records: Sequence[CellRecord], dataset: str) -> Setting:
     rows: dict[tuple[str, str, str], list[tuple[CellRecord, Finding]]] = {}
     for record in records:
         for finding in record.findings:
             rows.setdefault((finding.observer, finding.observer_knowledge, finding.attack), []).append(
                 (record, finding)
             )
-    return Setting(tuple(records), judged([_leak(pairs) for pairs in rows.values()]))
+    return Setting(tuple(records), judged([_leak(pairs) for pairs in rows.values()]), dataset)
 
 
 def _leak(pairs: Sequence[tuple[CellRecord, Finding]]) -> Leak:

@@ -106,7 +106,10 @@ def test_files_that_cannot_be_plugins(tmp_path: Path) -> None:
         registry.load("defense", f"{write(tmp_path, 'gaussian')}:Mine")
     broken = tmp_path / "broken.py"
     broken.write_text("1 / 0\n")
-    with pytest.raises(FglauditError, match="ZeroDivisionError"):
+    with pytest.raises(FglauditError, match=r"ZeroDivisionError: division by zero \(broken.py line 1\)"):
+        registry.load("defense", f"{broken}:Mine")
+    broken.write_text("\ndef f(:\n")  # of no Python the place was that of fglaudit's own call of the compiler
+    with pytest.raises(FglauditError, match=r"SyntaxError: [^()]*\(broken.py, line 2\); correct the file"):
         registry.load("defense", f"{broken}:Mine")
 
 

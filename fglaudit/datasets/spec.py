@@ -71,6 +71,11 @@ class DatasetSpec(CheckedFields):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", ALIASES.get(self.name, self.name))
+        if self.name not in DESCRIPTIONS and Path(self.name).suffix:
+            raise FglauditError(
+                f"a file is given as name: npz, path: FILE.npz; got name: {shown(self.name)}; other formats:"
+                " fglaudit import makes an .npz of them"
+            )
         if self.name not in DESCRIPTIONS:
             raise unknown("data set", self.name, [*DESCRIPTIONS, *ALIASES])
         require_known(self, features=FEATURES, split=SPLITS, component=COMPONENTS)

@@ -37,7 +37,8 @@ def check_training(protocol: str, graph: FederatedGraph, unit: str = "nodes") ->
     """Raise :class:`FglauditError` unless some client has training nodes, called ``unit`` in the message."""
     if not any(bool(train.any()) for train in graph.train):
         raise FglauditError(
-            f"{protocol} needs training {unit}; no client of {graph.name!r} has any; use another split or seed"
+            f"{protocol} needs training {unit}; of {graph.name!r} none of {graph.num_clients} clients, which share"
+            f" {graph.num_nodes} nodes, has any; use fewer clients, or another split or seed"
         )
 
 

@@ -64,10 +64,7 @@ LIBRARY_RELATIONS = {
 def check_budget(epsilon: float, delta: float, *, pure: bool = False, most: float = MAX_EPSILON) -> None:
     """Raise :class:`FglauditError` unless 0 < epsilon <= ``most`` and 0 < delta < 1; ``pure`` allows delta = 0 too."""
     if not 0 < epsilon <= most:
-        raise FglauditError(
-            f"epsilon must be positive and at most {most:g}; got {epsilon}; use e.g. epsilon: 8, "
-            "or the defense `none` for no noise"
-        )
+        raise FglauditError(f"epsilon must be positive and at most {most:g}; got {epsilon}; use e.g. 8")
     if not (0 < delta < 1 or (pure and delta == 0)):
         raise FglauditError(f"delta must lie strictly between 0 and 1; got {delta}; use e.g. delta: 1.0e-5")
 

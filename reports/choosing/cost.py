@@ -34,7 +34,8 @@ def cost_lines(settings: Sequence[Setting], labels: Labels, again: Confirmations
         if not here:
             lines.append(f"On {where}: no training finished.")
             continue
-        lines += [prefix + text for text in _at(here, labels, again)]
+        said = _at(here, labels, again)
+        lines += [f"{prefix}{text[:1].lower()}{text[1:]}" for text in said] if prefix else said
     return lines
 
 
@@ -49,13 +50,20 @@ def _at(here: Sequence[Setting], labels: Labels, again: Confirmations) -> list[s
     if not lines and options:
         best, worst = max(options, key=attrgetter("accuracy")), min(options, key=attrgetter("accuracy"))
         down = f", down to {worst.spread()} ({labels.setting(worst)})" if worst is not best else ""
-        lines.append(f"{best.spread()} ({labels.setting(best)}){down}.")
+        lines = [_nothing_to_stop(options), f"Accuracy: {best.spread()} ({labels.setting(best)}){down}."]
     if bounds := [s for s in here if not is_option(s)]:
         top = max(bounds, key=attrgetter("accuracy"))
         lines.append(
-            f"With all data in one place, an upper bound, not an option: {labels.protocol(top)} {top.spread()}."
+            f"With all data in one place, an upper bound, not an option: {labels.protocol(top)} has {top.spread()}."
         )
     return [*lines, *_beside(options, labels)]
+
+
+def _nothing_to_stop(options: Sequence[Setting]) -> str:
+    """Say why no price of stopping an attack on features can be named."""
+    if any(map(undefended, options)):
+        return "Without a defense no attack here is shown to read feature rows: stopping that has no price to name."
+    return "Every setting here has a defense: what one costs is not known (add none to the suite's defenses)."
 
 
 def _stopping(protocol: str, mine: Sequence[Setting], labels: Labels, again: Confirmations) -> list[str]:
@@ -64,7 +72,7 @@ def _stopping(protocol: str, mine: Sequence[Setting], labels: Labels, again: Con
     bare = next((s for s in mine if undefended(s)), None)
     if bare is None or AnswerWord.LEAKS not in feature_words(bare):
         return []
-    without = f"{protocol}: {bare.spread()} without a defense"
+    without = f"{protocol}: accuracy {bare.spread()} without a defense"
     others = [s for s in mine if not undefended(s)]
     held = [s for s in mine if feature_words(s) == {AnswerWord.HELD}]
     if held:
@@ -107,7 +115,7 @@ def _beside(options: Sequence[Setting], labels: Labels) -> list[str]:
     free = sorted(filter(costs_nothing, options), key=attrgetter("accuracy"), reverse=True)
     named = [f"{labels.protocol(s)} {s.spread()}" for s in free]
     named += [] if level is None else [f"always naming the largest class {percent(level)}"]
-    lines = [f"Without sending a feature but in models: {few(named, MOST)}."] if named else []
+    lines = [f"Accuracy without sending a feature but in models: {few(named, MOST)}."] if named else []
     found = gains(options, labels)
     told = [(labels.setting(s), found[key]) for s in options if (key := s.key) in found]
     more = [f"{name} {gain.words}" for name, gain in told if gain.anything]

@@ -55,6 +55,13 @@ def test_own_graph_is_made_canonical_and_says_so(tmp_path: Path) -> None:
     assert graph.train is None and graph.x.dtype == torch.float32
 
 
+@pytest.mark.parametrize("name", ["people.csv", "people.npz", "graphs/links.graphml"])
+def test_a_file_in_place_of_a_name_is_told_how_a_file_is_given(name: str) -> None:
+    """The list of known names was all that a newcomer with two CSV files was told."""
+    with pytest.raises(FglauditError, match=r"name: npz, path: FILE\.npz.*fglaudit import"):
+        DatasetSpec(name)
+
+
 def test_own_masks_are_used(tmp_path: Path) -> None:
     masks = {name: np.arange(4) == k for k, name in enumerate(("train_mask", "val_mask", "test_mask"))}
     graph = own_graph(tmp_path, **masks).load()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from execution_runs import run, suite
@@ -63,3 +64,18 @@ def test_a_dry_run_refuses_the_folder_of_another_run(tmp_path: Path, capsys: pyt
     with pytest.raises(SystemExit) as done:
         main(["run", str(tmp_path / "other.yaml"), "--out", str(tmp_path / "r"), "--dry-run"])
     assert done.value.code == 2 and "record differ" in capsys.readouterr().err
+
+
+def test_another_content_of_a_graphs_file_is_named_as_that(tmp_path: Path) -> None:
+    """ "datasets differ" was said of a suite that nobody had touched."""
+
+    def own(features: int) -> Suite:
+        ends = np.arange(29)
+        edges = np.stack([np.r_[ends, ends + 1], np.r_[ends + 1, ends]])
+        np.savez(tmp_path / "own.npz", x=np.eye(30, features), y=np.arange(30) % 2, edge_index=edges)
+        return suite(datasets=[{"name": "npz", "path": str(tmp_path / "own.npz"), "split": "random"}], seeds=[0])
+
+    run(own(5), tmp_path / "run")
+    changed = own(6)
+    with pytest.raises(FglauditError, match="small: it was made on another content of a graph's file"):
+        check_goes_on(tmp_path / "run", changed, [cell.hash() for cell in changed.cells()], sharded=False)

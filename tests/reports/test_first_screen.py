@@ -8,7 +8,7 @@ from pathlib import Path
 
 from report_runs import DEFENSES, PROTOCOLS, make_cell, store
 
-from fglaudit.finding import SEALED, Status
+from fglaudit.finding import SEALED, CellRecord, Status
 from fglaudit.reports import write_report
 from fglaudit.reports.terms import terms_used
 from fglaudit.reports.verdict import MOST_COSTS
@@ -80,3 +80,57 @@ def test_many_settings_leave_every_answer_on_the_first_screen(tmp_path: Path) ->
     assert "data0, dirichlet, clients=10, beta=10000; data1" in page and "; and 9 more · 12 settings · seed 0" in page
     hidden = re.search(r">4 more</summary>(.*?)</details>", page, re.DOTALL)
     assert hidden is not None and hidden[1].count("without a defense") == 4
+
+
+def test_accuracies_say_of_what_they_are_where_nothing_is_read_without_a_defense(tmp_path: Path) -> None:
+    """The answer opened with a bare "84.8 % (...)", and that there is nothing to stop was not said."""
+    bare = make_cell(PROTOCOLS[2], DEFENSES[0], 0)
+    text = text_of(store(tmp_path / "bare", [bare]))
+    answer = text[text.index("**What stops it") :].split("**How sure")[0]
+    assert "Without a defense no attack here is shown to read feature rows" in answer
+    assert re.search(r"Accuracy: [\d.]+\s% \(local-gcn, no defense\)", answer)
+    text = text_of(store(tmp_path / "defended", [make_cell(PROTOCOLS[2], DEFENSES[2], 0)]))
+    assert "Every setting here has a defense" in text
+
+
+def test_a_field_that_is_a_list_is_named_in_plain_words(tmp_path: Path) -> None:
+    cells = []
+    for number, on in enumerate((["GlobalNodes"], ["GlobalNodes", "ModelUpdate"])):
+        one = make_cell(PROTOCOLS[0], ("gaussian", {"epsilon": 8.0 + number}), 0)
+        rows = tuple(replace(row, defense_args=f"{row.defense_args};on={tuple(on)}") for row in one.findings)
+        defense = {"name": "gaussian", "epsilon": 8.0 + number, "on": on}
+        cells.append(replace(one, findings=rows, description={**one.description, "defense": defense}))
+    text = text_of(store(tmp_path / "run", cells))
+    assert "on=GlobalNodes+ModelUpdate" in text.replace("\\", "") and "['GlobalNodes" not in text
+
+
+def test_two_graphs_of_one_name_are_told_apart_and_never_compared(tmp_path: Path) -> None:
+    """A generated graph in two sizes was one section of the report, with rows that nobody could tell apart, and what
+    a defense costs on the one was the accuracy without it on the other."""
+    cells = []
+    for nodes, defenses in ((60, DEFENSES[:1]), (80, DEFENSES[2:])):
+        for defense in defenses:
+            one = make_cell(PROTOCOLS[0], defense, 0)
+            rows = tuple(replace(row, dataset="csbm") for row in one.findings)
+            drawn = {"name": "csbm", "csbm": {"nodes": nodes, "edges": 120}}
+            cells.append(replace(one, findings=rows, description={**one.description, "dataset": drawn}))
+    text = text_of(store(tmp_path / "run", cells))
+    assert "csbm (nodes=60)" in text and "csbm (nodes=80)" in text and "edges=120" not in text
+    assert re.search(r"On csbm \(nodes=60\)[^\n]*without a defense; no defense of it has a result here", text)
+
+
+def test_alarms_lead_to_a_section_that_says_something_of_them(tmp_path: Path) -> None:
+    """The link below a missing assurance led to "Nothing failed"."""
+    record = make_cell(PROTOCOLS[0], DEFENSES[2], 0)
+    rows = tuple(replace(row, guarantee="refuted") for row in record.findings if row.status is Status.OK)
+    for name, one in (("refuted", replace(record, findings=rows)), ("failed", _failed(record))):
+        write_report(folder := store(tmp_path / name, [one]))
+        page = (folder / "report.html").read_text("utf-8")
+        alarm = page[page.index('class="alarm"') :].split("</section>")[0]
+        assert ('href="#failures"' in alarm) == (name == "failed") == ("Nothing failed, and" not in page)
+        assert ('href="#epsilons"' in alarm) == ('id="epsilons"' in page)
+
+
+def _failed(record: CellRecord) -> CellRecord:
+    rows = [replace(row, status=Status.FAILED, reason="it broke") for row in record.findings[:1]]
+    return replace(record, findings=(*rows, *record.findings[1:]))

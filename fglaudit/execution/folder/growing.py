@@ -55,6 +55,8 @@ def _refusal(directory: Path, suite: Suite, cells: Sequence[str], manifest: Mani
         if _same_today(old, suite):
             return f"another version of fglaudit wrote it, with other settings to this suite); {FIX}"
         differing = next((key for key in new if key != "datasets" and old.get(key) != new[key]), "datasets")
+        if differing == "datasets" and _without_content(old) == _without_content(new):
+            return f"it was made on another content of a graph's file); {FIX}"
         return f"{differing} differ{', by --quick' if differing == 'empirical' else ''}); {FIX}"
     if set(old["seeds"]) <= set(new["seeds"]) and not kept <= wanted:
         secret = any(cell.description.get("secret") is True for cell in manifest.plan)
@@ -69,6 +71,13 @@ def _refusal(directory: Path, suite: Suite, cells: Sequence[str], manifest: Mani
     if sharded:
         return f"seeds differ); run once without --shard to add seeds, or {FIX}"
     return ""
+
+
+def _without_content(suite: dict[str, Any]) -> list[Any]:
+    """Return the data sets of a resolved suite without what names the content of own graphs' files."""
+    datasets = suite.get("datasets")
+    named = datasets if isinstance(datasets, list) else []
+    return [{k: v for k, v in one.items() if k != "sha256"} for one in named if isinstance(one, dict)]
 
 
 def _same_today(old: dict[str, Any], suite: Suite) -> bool:
