@@ -15,10 +15,13 @@ from fglaudit.attacks.neighborhoods.joint_diagonalisation import JointDiagonalis
 from fglaudit.attacks.neighborhoods.power_moments import PowerMoments
 from fglaudit.attacks.neighborhoods.second_moments import SecondMoments
 from fglaudit.attacks.neighborhoods.vector_columns import VectorColumns
+from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
+from fglaudit.attacks.sums.row_space import RowSpace
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.quantities.rows.claims import check_claims
@@ -64,6 +67,17 @@ def test_rows_that_rounding_drowns_are_not_proven(attack: Attack, variant: str, 
         proven, wrong = attacked(run, attack, Observer((client,), degrees=True, topology=True))
         assert wrong == 0
         assert proven >= 3 or scales != (1.0,)
+
+
+@pytest.mark.parametrize("scales", [(1.0,), (1e-20,), (1e-20, 1e6)], ids=str)
+@pytest.mark.parametrize("attack", [RowSpace(), MaximumAPosteriori()], ids=lambda each: each.name)
+def test_sums_prove_no_row_that_rounding_hides(attack: Attack, scales: tuple[float, ...]) -> None:
+    """A row that is zero but for rounding was proven to be zero, and was 1e-20 times another one."""
+    graph = scaled(example_graph(nodes=24, features=6), *scales)
+    run = record(FedGCN(hops=1, rounds=1, aggregate="counts"), graph)
+    proven, wrong = attacked(run, attack, Observer((SERVER,), topology=True))
+    assert wrong == 0
+    assert proven >= 12 or scales != (1.0,)
 
 
 @pytest.mark.parametrize("scales", [(1.0,), (1e-20,), (1e-6, 1.0)], ids=str)
