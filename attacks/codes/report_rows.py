@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fglaudit.adversary.known_graph import own_nodes
@@ -21,6 +22,7 @@ from fglaudit.adversary.priors.class_prior import rows_of_labels
 from fglaudit.adversary.reported_classes import seen_reports
 from fglaudit.attacks.codes.seen_reports import models_reports, reporting, sent_reports, without_edges
 from fglaudit.facts import Fact
+from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import ClassReports, Payload
 from fglaudit.view import View
@@ -55,17 +57,19 @@ class ReportRows(Attack):
         return Reconstruction(rows_of_labels(view, nodes, after), nodes, torch.zeros(len(nodes)))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant rows that are the same within a class, and reports of the class of every node.
+        """Plant rows that are the same within a class, and reports of the class of every node. Real-valued ones must be
+        found by direction: what is expected of a row is a mean, and never the row itself.
 
         Known rows are dealt out to the classes evenly: of a class with one known row beside many of another not even
         the right class tells the row.
         """
         n, classes = view.public.num_nodes, view.public.num_classes
-        prototypes = planted_rows(view, torch.full((classes,), -1), rng)
-        y = torch.randint(classes, (n,), generator=rng)
         known = view.known_rows()
         labelled = known.nodes[known.y >= 0]
         seen = torch.unique(known.y[known.y >= 0])
+        real = view.public.features is FeatureKind.REAL
+        prototypes = _opposed_rows(view, seen, rng) if real else planted_rows(view, torch.full((classes,), -1), rng)
+        y = torch.randint(classes, (n,), generator=rng)
         y = seen[y % len(seen)]
         y[labelled] = seen[torch.arange(len(labelled)) % len(seen)]
         strangers = torch.ones(n, dtype=torch.bool)
@@ -77,4 +81,11 @@ class ReportRows(Attack):
         own = tuple(dataclasses.replace(c, x=prototypes[y[c.nodes]], y=y[c.nodes]) for c in planted.own)
         labels = dataclasses.replace(view.labels, y=y[view.labels.nodes])
         planted = dataclasses.replace(planted, own=own, auxiliary=aux, labels=labels)
-        return Planted(planted, prototypes[y[nodes]], nodes)
+        return Planted(planted, prototypes[y[nodes]], nodes, "cosine" if real else "exact_rate")
+
+
+def _opposed_rows(view: View, seen: Tensor, rng: torch.Generator) -> Tensor:
+    """Return a row per class [C, F], of which those of the classes ``seen`` sum to zero: means that lean towards each
+    other keep their direction, and one guess for all classes has cosine 0."""
+    rows = torch.randn(view.public.num_classes, view.public.num_features, generator=rng)
+    return rows - rows[seen].mean(0)

@@ -48,6 +48,8 @@ _ROUNDING = 2.0**-23
 _NUMBERS_AT_ONCE = 1 << 22
 _PROOF = 0.05
 """An entry whose estimate has this standard deviation or less is determined."""
+_REAL_PROOF = 2.5e-4
+"""The same of real-valued entries, relative to the row's largest: a quarter of what an exact row may be off."""
 _BLIND_DENSITY = 0.02
 _BLIND_ONES = 20.0
 _SHORTENED = 0.9
@@ -257,12 +259,15 @@ def _rows(view: View, nodes: Tensor, value: Tensor, precision: Tensor, chance: T
     """
     prior = feature_prior(view, nodes)
     kind = view.public.features
-    determined = (precision >= _PROOF**-2).all(1).cpu() & (drop == 0)
     if kind is FeatureKind.REAL:
         known = 1 / prior.variance.to(value).clamp(min=1e-12)
         rows = (precision * value + known * prior.mean.to(value)) / (precision + known)
-        return Reconstruction(rows.float().cpu(), nodes, determined.float(), determined)
+        error = precision.rsqrt() + (rows - value).abs()
+        determined = (error.amax(1) < _REAL_PROOF * value.abs().amax(1)).cpu() & (drop == 0)
+        told = (precision > 0).any(1).cpu()  # of the others nothing was read, and the mean of no rows is no guess
+        return Reconstruction(rows.float().cpu()[told], nodes[told], determined.float()[told], determined[told])
     level = torch.ones_like(value[:, :1])
+    determined = (precision >= _PROOF**-2).all(1).cpu() & (drop == 0)
     if kind is FeatureKind.SCALED_BINARY:
         sure = torch.where(precision * value.square() > 100, value, 0.0)
         top = sure.amax(1, keepdim=True)

@@ -33,6 +33,9 @@ from fglaudit.interfaces import Reconstruction
 from fglaudit.payloads import MaskedMatrices, MaskedVectors, RawFeatures
 from fglaudit.view import View
 
+_DECIDED = 0.02
+"""Share of the longest row's length above which float32 decides a real-valued row: moments hold squared lengths, of
+which it leaves 2^-24, and a row is exact to one in a thousand, so the root of 2^-24 / 1e-3 with a margin."""
 _DROWNED = 1e3
 """Standard deviation of a row that was not found: nothing of it is left in the noise."""
 
@@ -89,12 +92,18 @@ def assign_rows(view: View, found: NeighborhoodRows, rng: torch.Generator) -> Re
     rows = to_levels(view, rows, nodes, std, unit_ball=raw == 0)
     whole = sent_as_held(view, RawFeatures, MaskedMatrices, MaskedVectors) and merged_size(view) == 1
     exact = whole and bool(found.sure.all())
-    measured = (
-        torch.cat([types.rows[chosen], types.rows.new_zeros(len(lost), types.rows.shape[1])]).norm(dim=1) < 1 - 1e-3
-        if view.public.features is FeatureKind.REAL
-        else torch.ones_like(settled)
-    )
-    return Reconstruction(rows, nodes, confidence * (1.0 if exact else 0.5), settled & measured & exact)
+    decided = torch.cat([_decided(view, types.rows)[chosen], torch.zeros(len(lost), dtype=torch.bool)])
+    return Reconstruction(rows, nodes, confidence * (1.0 if exact else 0.5), settled & decided & exact)
+
+
+def _decided(view: View, rows: Tensor) -> Tensor:
+    """Return which distinct ``rows`` [T, F] the messages hold whole [T]: a real-valued row of norm 1 may have lost its
+    length, and one that is short beside others is drowned in the rounding of what is sent of them."""
+    if view.public.features is not FeatureKind.REAL or len(rows) == 0:
+        return torch.ones(len(rows), dtype=torch.bool)
+    length = rows.norm(dim=1)
+    decided: Tensor = (length < 1 - 1e-3) & (length > _DECIDED * length.max())
+    return decided
 
 
 def _lost(view: View, members: Tensor, done: Tensor, noisy: bool) -> Tensor:

@@ -28,6 +28,7 @@ from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.payloads import Embeddings, MaskedVectors, ModelUpdate, Payload, RawFeatures
 from fglaudit.view import View
 
+_ROUNDING = 2.0**-22
 _SAME = 1e-4
 """Largest difference of the two columns of one u_j, relative to the largest entry."""
 
@@ -67,9 +68,13 @@ def _recover(payload: MaskedVectors, std: float, device: torch.device) -> Neighb
     """Return the rows of every neighbourhood of a batch."""
     mask, m1, m2, k1 = (field.to(device).double() for field in (payload.k2, payload.m1, payload.m2, payload.k1))
     columns = k1 if std > 0 else mask.mT @ m2
+    largest, rounding = columns.abs().amax((1, 2)), _ROUNDING * (mask.abs().mT @ m2.abs()).amax((1, 2))
+    if std == 0:
+        columns = torch.where((largest > rounding)[:, None, None], columns, 0.0)
     places = _places(_nearest(mask.mT))
     first, second = (columns.gather(1, place[..., None].expand(-1, -1, columns.shape[2])) for place in places)
-    same = (first - second).abs().amax(2) <= _SAME * columns.abs().amax((1, 2))[:, None]
+    same = (first - second).abs().amax(2) <= _SAME * largest[:, None]
+    same &= ((largest <= rounding) | (largest * _SAME > rounding))[:, None]
     spread = torch.full(first.shape[:2], std * 0.5**0.5, dtype=torch.double)
     return NeighborhoodRows.of(payload.node, (first + second) / 2, same & (std == 0), spread, (mask.mT @ m1).mean(1))
 

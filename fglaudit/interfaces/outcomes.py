@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -104,8 +105,13 @@ class Planted:
     """A self-test problem: a view of the cell's shapes with the answer in plain sight, and that answer (rule 6).
 
     For an inference ``nodes`` are the subjects and ``rows`` the true values, shaped as in :class:`Inference`.
+
+    Attributes:
+        metric: of rows, in which figure the attack must succeed: "exact_rate", or "cosine" where its messages tell what
+            a row is expected to be, which is never the row itself.
     """
 
     view: View
     rows: Tensor
     nodes: Tensor
+    metric: Literal["exact_rate", "cosine"] = "exact_rate"

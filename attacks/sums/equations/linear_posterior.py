@@ -50,12 +50,9 @@ class LinearPosterior:
 
     def certain(self, level: float = 0.0) -> Tensor:
         """Return which rows are determined in figures too [U]: rounding moves no entry by more than ``_EXACT`` of the
-        row's largest, or of ``level`` where that is larger; of a row that is zero but for rounding, of what the other
-        rows' largest usually are."""
-        top = self.mean.abs().amax(1)
-        other = self.determined & (top > self.error)
-        usual = top[other].median() if bool(other.any()) else torch.zeros_like(top).sum()
-        size = torch.where(top > self.error, top, usual).clamp(min=max(level, 1e-12))
+        row's largest, or of ``level``, the least that an entry of a discrete row is, where that is larger. Of a
+        real-valued row that rounding hides nothing is known: it may be zero, or small."""
+        size = self.mean.abs().amax(1).clamp(min=level)
         return self.determined & (self.error <= _EXACT * size)
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fglaudit.interfaces import Reconstruction
 from fglaudit.quantities.rows.game import Game
+from fglaudit.quantities.rows.metrics import directions
 from fglaudit.view import View
 
 SAME_DIRECTION = 0.9999
@@ -61,8 +62,8 @@ def check_claims(result: Reconstruction, game: Game, view: View) -> Claims:
     Where the attack claims, its other rows are not looked at; otherwise all are.
     """
     asserted = torch.ones(len(result.rows), dtype=torch.bool) if result.claimed is None else result.claimed
-    rows = _directions(result.rows[asserted])
-    truth, known = _directions(game.truth), _directions(view.known_rows().x.to(game.truth))
+    rows = directions(result.rows[asserted].double())
+    truth, known = (directions(x.double()) for x in (game.truth, view.known_rows().x))
     found = torch.zeros(len(truth), dtype=torch.bool)
     empty = bool((~truth.any(1)).any()) or bool((~known.any(1)).any())
     wrong = 0
@@ -73,7 +74,3 @@ def check_claims(result: Reconstruction, game: Game, view: View) -> Claims:
         right = same.any(1) | known_already | (~part.any(1) & empty)
         wrong += int((~right).sum().item())
     return Claims(found, None if result.claimed is None else len(rows), wrong)
-
-
-def _directions(rows: Tensor) -> Tensor:
-    return torch.nn.functional.normalize(rows.double(), dim=1)

@@ -99,9 +99,14 @@ class Features(Quantity):
         )
 
     def planted_score(self, planted: Planted, result: Reconstruction, rng: torch.Generator) -> float:
-        return exact_share(result, Game.about(planted.nodes, planted.rows, planted.view.public.features))
+        game = Game.about(planted.nodes, planted.rows, planted.view.public.features)
+        if planted.metric == "exact_rate" or len(game.targets) == 0:
+            return exact_share(result, game)
+        return _mean(score([game], [result], matching=False).rows.cosine)
 
     def planted_words(self, planted: Planted, score: float, least: float) -> str:
+        if planted.metric == "cosine":
+            return f"on a planted plain leak the cosine of its rows was {score:.3f}, not {least:g}"
         return f"on a planted plain leak it rebuilt {score:.1%} of {len(planted.nodes)} rows, not {least:.0%}"
 
     def excess(self, attack: Attack, attempt: Attempt) -> tuple[Excess, ...]:

@@ -9,13 +9,12 @@ from typing import NamedTuple
 import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from fglaudit.graph import FeatureKind, positions
 from fglaudit.interfaces import Reconstruction
 from fglaudit.interfaces.outcomes import PREDICTED_CLASSES
 from fglaudit.quantities.base import ObserverTruth, Question
-from fglaudit.quantities.rows.metrics import RowScores, auc_of_entries, matched_exact, score_rows
+from fglaudit.quantities.rows.metrics import RowScores, auc_of_entries, directions, matched_exact, score_rows
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ class Game(Question):
             wanted = (self.targets == node).nonzero().squeeze(1)
             given = order[result.nodes[order] == node][: len(wanted)]
             found = result.rows[given].to(rows.dtype)
-            cosine = normalize(found, dim=1) @ normalize(self.truth[wanted], dim=1).T
+            cosine = directions(found) @ directions(self.truth[wanted]).T
             row, column = (
                 torch.from_numpy(index) for index in linear_sum_assignment(cosine.double().numpy(), maximize=True)
             )

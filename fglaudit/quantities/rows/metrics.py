@@ -65,6 +65,14 @@ def tolerances(truth: Tensor) -> Tensor:
     return RELATIVE_TOLERANCE * torch.where(top > 0, top, usual)
 
 
+def directions(rows: Tensor) -> Tensor:
+    """Return ``rows`` [R, F] at length 1, however short or long they are; rows of zeros stay as they are."""
+    top = rows.abs().amax(1, keepdim=True)  # squares of small or large numbers are no numbers of float32
+    scaled = rows / torch.where(top > 0, top, 1.0)
+    unit: Tensor = scaled / scaled.norm(dim=1, keepdim=True).clamp(min=1)
+    return unit
+
+
 def score_rows(rows: Tensor, present: Tensor, truth: Tensor, kind: FeatureKind) -> RowScores:
     """Score ``rows`` [T, F] against ``truth`` [T, F]; ``present`` [T] is False where the attack has no row.
 
@@ -76,11 +84,10 @@ def score_rows(rows: Tensor, present: Tensor, truth: Tensor, kind: FeatureKind) 
     same = (common == claimed) & (common == true)  # what exact() says of binary rows
     whole = same if kind is FeatureKind.BINARY else exact(rows, truth, kind)
     norm = truth.norm(dim=1)
-    product = rows.norm(dim=1) * norm
     error = (rows - truth).norm(dim=1)
     return RowScores(
         exact_rate=(whole & present).float(),
-        cosine=torch.where(product > 0, (rows * truth).sum(1) / product.clamp(min=1e-30), 0.0).clamp(-1, 1),
+        cosine=(directions(rows) * directions(truth)).sum(1).clamp(-1, 1),
         f1=torch.where(size > 0, 2 * hits / size.clamp(min=1), present.float()),
         relative_error=torch.where(norm > 0, error / norm.clamp(min=1e-30), error),
     )

@@ -17,11 +17,11 @@ from typing import ClassVar
 import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
-from torch.nn.functional import normalize
 
 from fglaudit.interfaces import Attack, Inference
 from fglaudit.quantities.base import Attempt, Comparison, InferredQuantity, Question, Scores, mean_known_row
 from fglaudit.quantities.graded import graded
+from fglaudit.quantities.rows.metrics import directions
 from fglaudit.view import View
 
 TOLERANCE = 1e-3
@@ -84,7 +84,7 @@ class UnplacedRows(InferredQuantity):
 
 def _unit(rows: Tensor) -> Tensor:
     """Return rows [S, F] of length 1."""
-    return normalize(rows.double(), dim=1)
+    return directions(rows.double())
 
 
 def _scaled(rows: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import dataclasses
 import math
 
 import torch
+from scored_runs import finding_of
 from torch.nn.functional import one_hot
 
 from fglaudit.adversary.label_propagation import propagate_labels
@@ -16,12 +17,15 @@ from fglaudit.attacks.codes.report_labels import ReportLabels
 from fglaudit.attacks.codes.report_rows import ReportRows
 from fglaudit.attacks.codes.seen_reports import reporting, sent_reports
 from fglaudit.defenses.noise.k_ary_response import KAryResponse
+from fglaudit.finding import Status
 from fglaudit.graph import FeatureKind, canonical_edges
 from fglaudit.interfaces import Defense, Inference, Reconstruction
 from fglaudit.nn.responses import keep_probability
+from fglaudit.observers import ObserverSpec
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.private.private_reports import PrivateReports
 from fglaudit.rng import derive
+from fglaudit.scoring.selftest import planted_flaw
 from fglaudit.testing import CPU, example_graph, record
 from fglaudit.view import Observer, View
 
@@ -142,3 +146,30 @@ def test_where_edges_are_known_a_row_is_the_mean_of_its_class_and_of_its_known_n
 def test_without_rows_of_two_classes_nothing_can_be_said_of_features() -> None:
     view = record(PROTOCOL).view(Observer(parties=(SERVER,)))
     assert "class means need known rows" in (ReportRows().unsupported(view) or "")
+
+
+def test_expected_rows_prove_themselves_by_direction() -> None:
+    """An expectation of real-valued rows is no row: the self-test asked for exact ones, so that no answer counted."""
+    graph = example_graph(nodes=120, features=30, clients=8)
+    noise = torch.randn(graph.x.shape, generator=torch.Generator().manual_seed(3))
+    real = dataclasses.replace(graph, x=one_hot(graph.y, 30) * 3 + noise, features=FeatureKind.REAL)
+    found = finding_of(record(PROTOCOL, real), ReportRows(), ObserverSpec(parties=("client:0",)))
+    assert (found.status, found.metric) == (Status.OK, "cosine"), found.reason
+    assert found.value is not None and found.control is not None and found.value > found.control
+
+
+@dataclasses.dataclass(frozen=True)
+class DeafRows(ReportRows):
+    """Says of every node what it says of the first one."""
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
+        found = super().run(view, rng=rng, device=device)
+        return dataclasses.replace(found, rows=found.rows[:1].expand_as(found.rows))
+
+
+def test_one_row_for_all_proves_nothing() -> None:
+    graph = example_graph(nodes=120, features=30, clients=8)
+    real = dataclasses.replace(graph, x=graph.x + 10, features=FeatureKind.REAL)
+    for attack, works in ((ReportRows(), True), (DeafRows(), False)):
+        view = record(PROTOCOL, real).view(Observer(parties=(0,)))
+        assert (planted_flaw(attack, view, derive(0, "self-test"), CPU) is None) == works
