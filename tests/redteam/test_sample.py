@@ -30,6 +30,8 @@ SLY = (
     "PureByName sums",
     "StatesMoreAfterwards latents",
     "ScaleByOperation latents",
+    "HashedSaidSampled latents",
+    "GradientsHashed sampled-gradients",
     "KnownClients models",
     "TurnedReleases latents",
     "TurnedClients rows",

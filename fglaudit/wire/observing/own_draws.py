@@ -2,9 +2,10 @@
 
 Where more than k numbers of the noise change with no random number but k of those that a hook draws, they are not
 independent, whatever rule connects them: the last of eight may be a hash of seven, which no statistic of what is sent
-need show. Whole numbers stay as they are meanwhile: they may be seeds. Who expands a seed with another library's
-generator makes many numbers of one, and which of them are made of one draw there is not seen: that is said. A call in
-which nobody looks must give the same noise.
+need show. Nor are they if one changes with what several others are made of, beside a random number of its own. Whole
+numbers stay as they are meanwhile: they may be seeds. Who expands a seed with another library's generator makes many
+numbers of one, and which of them are made of one draw there is not seen: that is said. A call in which nobody looks
+must give the same noise.
 """
 
 from __future__ import annotations
@@ -29,11 +30,13 @@ _MOST_CALLS, _MOST_VALUES = 1024, 2**22
 """Calls beyond which nothing is asked, and numbers of noise in all of them."""
 _MOST_SEEDS = 128
 """Whole numbers that are redrawn one by one."""
+_HALVES = 8
+"""Times that all numbers of noise are parted in halves, one of which must not change with what the other is made of."""
 _LOOKS = 4
 """What is drawn anew may be what it was, by chance, to the precision of arithmetic, which is a thousandth of the noise
 at most: so often, one number must seem to have nothing of its own before noise is accused."""
 _WHY = "noise of some numbers that follows from that of others: together they change with fewer random numbers"
-
+_PARTLY = "noise of some numbers that follows from that of others, beside a random number of its own"
 _FEW_SEEDS = (
     "noise made of {:.0f} random bits, so that all of it can be guessed; draw every number, or a seed of 62 bits"
 )
@@ -79,10 +82,15 @@ def made_of_fewer(
 def _independent(facts: Sequence[Fact]) -> bool:
     """Whether a continuous random number of its own is stated to be added to every value, in every call."""
     noise = any(isinstance(fact, Additive) for fact in facts)
-    return noise and not (unlike(facts) or stepped(facts) or any(isinstance(f, Memoised | Sampled) for f in facts))
+    return noise and not (unlike(facts) or stepped(facts) or any(isinstance(f, Memoised) for f in facts))
 
 
 def _caller(session: DefenseSession, hook: Hook, given: Values, about: Stated, rng: torch.Generator) -> Called:
+    if any(
+        isinstance(fact, Sampled) for fact in about.facts
+    ):  # whose draws change all numbers, unless there is nothing
+        given = {**given, about.name: torch.zeros_like(given[about.name])}
+
     def called(mode: Redrawn | None, another: bool = False) -> Tensor | None:
         values = {name: own(value) for name, value in given.items()}
         run = split(copied(rng), "another") if another else copied(rng)
@@ -134,12 +142,24 @@ def _strange_draws(called: Called, rng: torch.Generator) -> str | None:
         for (start, end, bits), same in zip(plain.drawn, plain.as_in(another), strict=True)
     ]
     bits = torch.cat([torch.full((end - start,), bits) for start, end, bits in plain.drawn])
-    owned, owners = _owners(plain, changed, base.numel())
-    if bool(owned.all()) and bool((bits[owners] == math.inf).all()):
+
+    def alone(look: int) -> Tensor:
+        return _alone(plain, changed, base.numel(), look)
+
+    owned, owners = torch.zeros(base.numel(), dtype=torch.bool), torch.zeros(plain.count, dtype=torch.bool)
+    looks: list[Tensor] = []
+    while len(looks) < _LOOKS and not bool(owned.all()):
+        looks.append(alone(len(looks)))
+        _own(plain, looks[-1], owned, owners)
+    complete = bool(owned.all()) and bool((bits[owners] == math.inf).all())
+    if not complete:
+        with_owners, with_others = _with(changed, owners), _with(changed, ~owners & ~bits.isfinite())
+        if int((with_owners & ~with_others).sum()) > int(owners.sum()):
+            return _WHY
+    if _partly_others(changed, alone, looks, owners, base.numel(), split(copied(rng), "halves")):
+        return _PARTLY
+    if complete:
         return ""
-    with_owners, with_others = _with(changed, owners), _with(changed, ~owners & ~bits.isfinite())
-    if int((with_owners & ~with_others).sum()) > int(owners.sum()):
-        return _WHY
     expanded = ~changed(bits == math.inf)
     if int(expanded.sum()) < MANY:
         return ""
@@ -172,32 +192,89 @@ def _fewest_bits(touched: Tensor, bits: Tensor) -> float:
     return float(secret.min()) if len(secret) else math.inf
 
 
-def _owners(plain: Redrawn, changed: Callable[[Tensor, int], Tensor], size: int) -> tuple[Tensor, Tensor]:
-    """Return which of ``size`` numbers of noise have a random number of their own [size], and which those are [count],
-    one for each, as far as few calls tell: of those that are drawn together halves are redrawn, by every digit of their
-    places, and what changes with one half only changes with one number, whose place it tells."""
-    owned, owners = torch.zeros(size, dtype=torch.bool), torch.zeros(plain.count, dtype=torch.bool)
-    for look in range(_LOOKS):
-        for start, end, bits in plain.drawn:
-            if bits == 0:
-                continue
-            place = torch.arange(plain.count) - start
-            drawn = (place >= 0) & (place < end - start)
-            alone, which = torch.ones(size, dtype=torch.bool), torch.zeros(size, dtype=torch.long)
-            for digit in range(max(1, (end - start - 1).bit_length())):
-                one = (place >> digit) & 1 == 1
-                ones, zeros = changed(drawn & one, look), changed(drawn & ~one, look)
-                alone &= ones ^ zeros
-                which += ones.long() << digit
-                if not bool((alone & ~owned).any()):
-                    break
-            if bits < math.inf:  # whole numbers that several are made of may be long seeds
-                alone &= torch.bincount(which[alone], minlength=int(which.max()) + 1)[which] == 1
-            free = (alone & ~owned).nonzero()[:, 0]
-            free = free[~owners[start + which[free]]]
-            first = torch.full((end - start,), size).scatter_reduce_(0, which[free], free, "amin")
-            owned[first[first < size]] = True
-            owners[start:end] |= first < size
-        if bool(owned.all()):
-            break
-    return owned, owners
+def _partly_others(
+    changed: Callable[[Tensor, int], Tensor],
+    alone: Callable[[int], Tensor],
+    looks: list[Tensor],
+    owners: Tensor,
+    size: int,
+    rng: torch.Generator,
+) -> bool:
+    """Whether some of ``size`` numbers of noise changes with random numbers of several others, in every look.
+
+    Two that share a random number may be independent (Box and Muller 1958): what may be one's own is never redrawn, and
+    one other random number is not enough.
+
+    Args:
+        looks: what ``alone`` told of the first looks, see :func:`_alone`.
+    """
+    while True:
+        pairs, seen = torch.unique(torch.cat(looks), dim=0, return_counts=True)
+        if not _parted(changed, pairs, seen == len(looks), owners, size, rng):
+            return False
+        if len(looks) >= _LOOKS:
+            return True
+        looks = [*looks, alone(len(looks))]
+
+
+def _parted(
+    changed: Callable[[Tensor, int], Tensor],
+    pairs: Tensor,
+    sure: Tensor,
+    owners: Tensor,
+    size: int,
+    rng: torch.Generator,
+) -> bool:
+    """Whether, of all numbers of noise, some half changes with several random numbers that the other half is made of.
+
+    Args:
+        pairs: [n, 2] random numbers, and numbers of noise that they may be of.
+        sure: [n] whether they are.
+    """
+    for _ in range(_HALVES if bool(sure.any()) else 0):
+        kept = torch.rand(size, generator=rng) < 0.5
+        mine = kept[pairs[:, 1]]
+        others = torch.zeros_like(owners)
+        others[pairs[sure & ~mine, 0]] = True
+        others[pairs[mine, 0]] = False
+        part = torch.rand(len(others), generator=rng) < 0.5
+        if bool((kept & changed(others & part, 0) & changed(others & ~part, 0)).any()):
+            return True
+    return False
+
+
+def _alone(plain: Redrawn, changed: Callable[[Tensor, int], Tensor], size: int, look: int) -> Tensor:
+    """Return pairs [n, 2] of a random number and one of ``size`` numbers of noise: of all that are drawn together, the
+    noise changes with that one only.
+
+    Halves are redrawn, by every digit of their places: what changes with one half only changes with one random number,
+    whose place it tells.
+    """
+    found = [torch.zeros(0, 2, dtype=torch.long)]
+    for start, end, bits in plain.drawn:
+        if bits == 0:
+            continue
+        place = torch.arange(plain.count) - start
+        drawn = (place >= 0) & (place < end - start)
+        alone, which = torch.ones(size, dtype=torch.bool), torch.zeros(size, dtype=torch.long)
+        for digit in range(max(1, (end - start - 1).bit_length())):
+            one = (place >> digit) & 1 == 1
+            ones, zeros = changed(drawn & one, look), changed(drawn & ~one, look)
+            alone &= ones ^ zeros
+            which += ones.long() << digit
+            if not bool(alone.any()):
+                break
+        if bits < math.inf:  # whole numbers that several are made of may be long seeds
+            alone &= torch.bincount(which[alone], minlength=int(which.max()) + 1)[which] == 1
+        found.append(torch.stack([start + which, torch.arange(size)], 1)[alone])
+    return torch.cat(found)
+
+
+def _own(plain: Redrawn, pairs: Tensor, owned: Tensor, owners: Tensor) -> None:
+    """Give numbers of noise that are not ``owned`` [N] the first random number of theirs that is free, in place."""
+    for start, end, _ in plain.drawn:
+        drawn, number = pairs[(pairs[:, 0] >= start) & (pairs[:, 0] < end)].unbind(1)
+        free = ~owned[number] & ~owners[drawn]
+        first = torch.full((len(owners),), len(owned)).scatter_reduce_(0, drawn[free], number[free], "amin")
+        owned[first[first < len(owned)]] = True
+        owners |= first < len(owned)
