@@ -161,7 +161,8 @@ class GradientsHashed(BrokenGradients):
 
     def fresh(self, total: Tensor, rng: torch.Generator) -> Tensor:
         scale = self.sgd.mechanism.scale
-        return scale * hashed(super().fresh(total.double(), rng) / scale).to(total)
+        noise: Tensor = scale * hashed(super().fresh(total.double(), rng) / scale)
+        return noise.to(total)
 
 
 @fault

@@ -84,7 +84,7 @@ class _Dependent(BrokenMessages):
 
     def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: Generator) -> Tensor:
         rows = value.flatten(1)
-        drawn = RULES[self.rule](*rows.shape, torch.arange(len(rows)), rng)
+        drawn = RULES[self.rule](len(rows), rows.shape[1], torch.arange(len(rows)), rng)
         return mechanism.scale * drawn.view(value.shape)
 
 
