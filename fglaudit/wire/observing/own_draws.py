@@ -23,6 +23,7 @@ from fglaudit.interfaces import DefenseSession
 from fglaudit.rng import copied, split
 from fglaudit.wire.observing.redrawn import Redrawn
 from fglaudit.wire.observing.stated import MANY, Hook, Stated, Values, one_message, own, stepped, unlike
+from fglaudit.wire.observing.whose_draws import LOOKS, Changed, alone, give, partly_others
 
 _SECRET = 62
 """Bits of a seed that nobody guesses."""
@@ -30,11 +31,6 @@ _MOST_CALLS, _MOST_VALUES = 1024, 2**22
 """Calls beyond which nothing is asked, and numbers of noise in all of them."""
 _MOST_SEEDS = 128
 """Whole numbers that are redrawn one by one."""
-_HALVES = 8
-"""Times that all numbers of noise are parted in halves, one of which must not change with what the other is made of."""
-_LOOKS = 4
-"""What is drawn anew may be what it was, by chance, to the precision of arithmetic, which is a thousandth of the noise
-at most: so often, one number must seem to have nothing of its own before noise is accused."""
 _WHY = "noise of some numbers that follows from that of others: together they change with fewer random numbers"
 _PARTLY = "noise of some numbers that follows from that of others, beside a random number of its own"
 _FEW_SEEDS = (
@@ -118,7 +114,7 @@ def _strange_draws(called: Called, rng: torch.Generator) -> str | None:
     plain = Redrawn()
     if (base := called(plain)) is None:
         return None
-    if plain.count == 0:
+    if plain.count == 0 or base.numel() == 0:
         return ""
     digits = sum(2 * (end - start).bit_length() for start, end, _ in plain.drawn)
     if digits > _MOST_CALLS or digits * base.numel() > _MOST_VALUES:
@@ -143,20 +139,20 @@ def _strange_draws(called: Called, rng: torch.Generator) -> str | None:
     ]
     bits = torch.cat([torch.full((end - start,), bits) for start, end, bits in plain.drawn])
 
-    def alone(look: int) -> Tensor:
-        return _alone(plain, changed, base.numel(), look)
+    def looked(look: int) -> Tensor:
+        return alone(plain, changed, base.numel(), look)
 
     owned, owners = torch.zeros(base.numel(), dtype=torch.bool), torch.zeros(plain.count, dtype=torch.bool)
     looks: list[Tensor] = []
-    while len(looks) < _LOOKS and not bool(owned.all()):
-        looks.append(alone(len(looks)))
-        _own(plain, looks[-1], owned, owners)
+    while len(looks) < LOOKS and not bool(owned.all()):
+        looks.append(looked(len(looks)))
+        give(plain, looks[-1], owned, owners)
     complete = bool(owned.all()) and bool((bits[owners] == math.inf).all())
     if not complete:
         with_owners, with_others = _with(changed, owners), _with(changed, ~owners & ~bits.isfinite())
         if int((with_owners & ~with_others).sum()) > int(owners.sum()):
             return _WHY
-    if _partly_others(changed, alone, looks, owners, base.numel(), split(copied(rng), "halves")):
+    if partly_others(changed, looked, looks, plain.count, base.numel(), split(copied(rng), "halves")):
         return _PARTLY
     if complete:
         return ""
@@ -175,9 +171,9 @@ def _strange_draws(called: Called, rng: torch.Generator) -> str | None:
     return "" if bool(_with(changed, ~bits.isfinite())[expanded].all()) else _EXPANDED
 
 
-def _with(changed: Callable[[Tensor, int], Tensor], chosen: Tensor) -> Tensor:
+def _with(changed: Changed, chosen: Tensor) -> Tensor:
     """Return which numbers of noise change with the ``chosen`` random numbers, as far as few calls tell."""
-    return torch.stack([changed(chosen, look) for look in range(_LOOKS)]).any(0)
+    return torch.stack([changed(chosen, look) for look in range(LOOKS)]).any(0)
 
 
 def _fewest_bits(touched: Tensor, bits: Tensor) -> float:
@@ -190,91 +186,3 @@ def _fewest_bits(touched: Tensor, bits: Tensor) -> float:
     together, count = torch.unique(touched, dim=1, return_counts=True)
     secret = (together * bits[:, None]).sum(0)[(count >= MANY) & together.any(0)]
     return float(secret.min()) if len(secret) else math.inf
-
-
-def _partly_others(
-    changed: Callable[[Tensor, int], Tensor],
-    alone: Callable[[int], Tensor],
-    looks: list[Tensor],
-    owners: Tensor,
-    size: int,
-    rng: torch.Generator,
-) -> bool:
-    """Whether some of ``size`` numbers of noise changes with random numbers of several others, in every look.
-
-    Two that share a random number may be independent (Box and Muller 1958): what may be one's own is never redrawn, and
-    one other random number is not enough.
-
-    Args:
-        looks: what ``alone`` told of the first looks, see :func:`_alone`.
-    """
-    while True:
-        pairs, seen = torch.unique(torch.cat(looks), dim=0, return_counts=True)
-        if not _parted(changed, pairs, seen == len(looks), owners, size, rng):
-            return False
-        if len(looks) >= _LOOKS:
-            return True
-        looks = [*looks, alone(len(looks))]
-
-
-def _parted(
-    changed: Callable[[Tensor, int], Tensor],
-    pairs: Tensor,
-    sure: Tensor,
-    owners: Tensor,
-    size: int,
-    rng: torch.Generator,
-) -> bool:
-    """Whether, of all numbers of noise, some half changes with several random numbers that the other half is made of.
-
-    Args:
-        pairs: [n, 2] random numbers, and numbers of noise that they may be of.
-        sure: [n] whether they are.
-    """
-    for _ in range(_HALVES if bool(sure.any()) else 0):
-        kept = torch.rand(size, generator=rng) < 0.5
-        mine = kept[pairs[:, 1]]
-        others = torch.zeros_like(owners)
-        others[pairs[sure & ~mine, 0]] = True
-        others[pairs[mine, 0]] = False
-        part = torch.rand(len(others), generator=rng) < 0.5
-        if bool((kept & changed(others & part, 0) & changed(others & ~part, 0)).any()):
-            return True
-    return False
-
-
-def _alone(plain: Redrawn, changed: Callable[[Tensor, int], Tensor], size: int, look: int) -> Tensor:
-    """Return pairs [n, 2] of a random number and one of ``size`` numbers of noise: of all that are drawn together, the
-    noise changes with that one only.
-
-    Halves are redrawn, by every digit of their places: what changes with one half only changes with one random number,
-    whose place it tells.
-    """
-    found = [torch.zeros(0, 2, dtype=torch.long)]
-    for start, end, bits in plain.drawn:
-        if bits == 0:
-            continue
-        place = torch.arange(plain.count) - start
-        drawn = (place >= 0) & (place < end - start)
-        alone, which = torch.ones(size, dtype=torch.bool), torch.zeros(size, dtype=torch.long)
-        for digit in range(max(1, (end - start - 1).bit_length())):
-            one = (place >> digit) & 1 == 1
-            ones, zeros = changed(drawn & one, look), changed(drawn & ~one, look)
-            alone &= ones ^ zeros
-            which += ones.long() << digit
-            if not bool(alone.any()):
-                break
-        if bits < math.inf:  # whole numbers that several are made of may be long seeds
-            alone &= torch.bincount(which[alone], minlength=int(which.max()) + 1)[which] == 1
-        found.append(torch.stack([start + which, torch.arange(size)], 1)[alone])
-    return torch.cat(found)
-
-
-def _own(plain: Redrawn, pairs: Tensor, owned: Tensor, owners: Tensor) -> None:
-    """Give numbers of noise that are not ``owned`` [N] the first random number of theirs that is free, in place."""
-    for start, end, _ in plain.drawn:
-        drawn, number = pairs[(pairs[:, 0] >= start) & (pairs[:, 0] < end)].unbind(1)
-        free = ~owned[number] & ~owners[drawn]
-        first = torch.full((len(owners),), len(owned)).scatter_reduce_(0, drawn[free], number[free], "amin")
-        owned[first[first < len(owned)]] = True
-        owners |= first < len(owned)
