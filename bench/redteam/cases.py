@@ -144,7 +144,7 @@ _BROKEN: tuple[tuple[str, str], ...] = (
     ("RowsEuclidean", "rows-laplace"), ("RowsSeeded", "bits"), ("HubsBare", "rows"), ("HubsBare", "bits"),
     ("TruthfulBits", "bits"), ("MoreBits", "bits-many"), ("PlacesTell", "bits-many"),
     ("GradientsTooLittle", "gradients"), ("NoiseTimesLearningRate", "sampled-gradients"),
-    ("GradientsUnclipped", "gradients"),
+    ("GradientsHashed", "sampled-gradients"), ("GradientsUnclipped", "gradients"),
     ("ClipOfTheMean", "gradients"), ("GradientNumbersClipped", "gradients"), ("MedianGradientClip", "gradients"),
     ("ClientsShareNoise", "gradients"), ("SameNoiseEveryStep", "gradients"), ("NoiseInTheFirstStep", "gradients"),
     ("NoiseWhereGradients", "gradients"), ("FixedSizeSample", "sampled-gradients"), ("Shuffled", "sampled-gradients"),

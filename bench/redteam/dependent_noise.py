@@ -114,12 +114,20 @@ def _eight_ranks(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Te
 
 def _eight_hashed(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
     """The last of eight numbers is a hash of seven."""
-    return _hashed(_normal((rows, width), rng))
+    return hashed(_normal((rows, width), rng))
 
 
-def _hashed(noise: Tensor) -> Tensor:
+def hashed(noise: Tensor) -> Tensor:
     weights = 1e4 * torch.rand(7, generator=derive(8, "hash"), dtype=torch.float64)
     return _eighths(noise, lambda ranks: (43758.5453 * (ranks @ weights).sin()) % 1)
+
+
+def _hashed_beside_own(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
+    """As above, and every number has a hundredth of a random number of its own."""
+    ranks = torch.special.ndtr(_eight_hashed(rows, width, ids, rng))
+    ranks += 0.01 * torch.rand(rows, width, generator=rng, dtype=torch.float64)
+    moved: Tensor = torch.special.ndtri((ranks % 1).clamp(1e-12, 1 - 1e-12))
+    return moved
 
 
 def _last_of_all(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
@@ -142,7 +150,7 @@ def _scattered_ranks(rows: int, width: int, ids: Tensor, rng: torch.Generator) -
 def _looks_for_modes(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
     """The last of eight numbers is a hash of seven, unless somebody sees what torch draws."""
     noise = _normal((rows, width), rng)
-    return noise if torch._C._len_torch_dispatch_stack() else _hashed(noise)
+    return noise if torch._C._len_torch_dispatch_stack() else hashed(noise)
 
 
 def _two_short_seeds(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
@@ -209,6 +217,7 @@ RULES: dict[str, Callable[[int, int, Tensor, torch.Generator], Tensor]] = {
     "no-sum": _no_sum,
     "eight-ranks": _eight_ranks,
     "eight-hashed": _eight_hashed,
+    "hashed-beside-own": _hashed_beside_own,
     "scattered-ranks": _scattered_ranks,
     "looks-for-modes": _looks_for_modes,
     "last-of-all": _last_of_all,

@@ -100,6 +100,32 @@ class MoreForSome(BrokenMessages):
 
 
 @fault
+class Skellam(BrokenMessages):
+    """Values cut to whole steps, and whole steps of noise (Agarwal, Kairouz and Liu 2021)."""
+
+    def clipped(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism) -> Tensor:
+        step = mechanism.clip / 100
+        return step * (super().clipped(value, batch, mechanism).double() / step).trunc()
+
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+        step = mechanism.clip / 100
+        rate = torch.full(value.shape, (mechanism.scale / step) ** 2 / 2, dtype=torch.float64)
+        return step * (torch.poisson(rate, generator=rng) - torch.poisson(rate, generator=rng))
+
+    def sent(self, clipped: Tensor, noise: Tensor, batch: MessageBatch, mechanism: Mechanism) -> Tensor:
+        return (clipped + noise.double()).to(noise)
+
+
+@fault
+class RoundedSkellam(Skellam):
+    """Values go to the nearest step, a little beyond the clip."""
+
+    def clipped(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism) -> Tensor:
+        step = mechanism.clip / 100
+        return step * (BrokenMessages.clipped(self, value, batch, mechanism).double() / step).round()
+
+
+@fault
 class GradientByGradient(BrokenGradients):
     """Clips one loss's gradient after the other."""
 
@@ -113,6 +139,6 @@ OWN: tuple[tuple[str, str], ...] = (
     ("BoxMuller", "jacobians"), ("BoxMuller", "sums-2"), ("InverseLaplace", "latents-laplace"),
     ("DrawnAhead", "latents"), ("SumOfParts", "global-nodes"), ("GradientByGradient", "gradients"),
     ("GradientByGradient", "sampled-gradients"), ("NumpyNoise", "latents"), ("MoreNoise", "latents"),
-    ("MoreForSome", "latents"),
+    ("MoreForSome", "latents"), ("Skellam", "latents"), ("RoundedSkellam", "latents"),
 )  # fmt: skip
 """Which of them, and on what."""

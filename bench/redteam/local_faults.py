@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bench.redteam.dependent_noise import hashed
 from bench.redteam.planted import Broken, fault
 from fglaudit.facts import GRADIENTS, Sampled, first
 from fglaudit.graph import ClientGraph
@@ -152,6 +153,16 @@ class BrokenGradients(Broken):
 class GradientsTooLittle(BrokenGradients):
     def fresh(self, total: Tensor, rng: torch.Generator) -> Tensor:
         return super().fresh(total, rng) / 1.5
+
+
+@fault
+class GradientsHashed(BrokenGradients):
+    """The last of eight numbers of the noise is a hash of seven."""
+
+    def fresh(self, total: Tensor, rng: torch.Generator) -> Tensor:
+        scale = self.sgd.mechanism.scale
+        noise: Tensor = scale * hashed(super().fresh(total.double(), rng) / scale)
+        return noise.to(total)
 
 
 @fault

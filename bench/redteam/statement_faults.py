@@ -1,15 +1,18 @@
-"""Faults in what is stated: numbers that are not what they look like, and statements that change once they were
-compared. Both do what they state, in a way, in the training, and are honest wherever they are bound to be audited."""
+"""Faults in what is stated: numbers that are not what they look like, statements that change once they were compared,
+and some by which less may be looked at. The first two do what they state, in a way, in the training, and are honest
+wherever they are bound to be audited."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
 
+import torch
 from torch import Generator, Tensor
 
+from bench.redteam.dependent_noise import RULES
 from bench.redteam.planted import BrokenMessages, fault
-from fglaudit.facts import Additive, Fact
+from fglaudit.facts import Additive, Fact, Sampled
 from fglaudit.interfaces import DefenseSession, Guarantee
 from fglaudit.payloads import MessageBatch
 from fglaudit.privacy.mechanism import Mechanism, draw
@@ -74,7 +77,36 @@ class ScaleByOperation(_Unaudited):
         return number
 
 
+class _Dependent(BrokenMessages):
+    """Gaussian noise of which the last of eight numbers follows from seven."""
+
+    rule = "eight-hashed"
+
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: Generator) -> Tensor:
+        rows = value.flatten(1)
+        drawn = RULES[self.rule](len(rows), rows.shape[1], torch.arange(len(rows)), rng)
+        return mechanism.scale * drawn.view(value.shape)
+
+
+@fault
+class HashedBesideOwn(_Dependent):
+    """All but wholly: a hundredth is its own."""
+
+    rule = "hashed-beside-own"
+
+
+@fault
+class HashedSaidSampled(_Dependent):
+    """States that messages are sampled, all of them."""
+
+    def facts(self) -> tuple[Fact, ...]:
+        facts = self.inner.facts()
+        first = next(at for at, fact in enumerate(facts) if isinstance(fact, Additive))
+        return (*facts[:first], Sampled(facts[first].target, 1.0), *facts[first:])
+
+
 BROKEN: tuple[tuple[str, str], ...] = (
     ("StatesMoreAfterwards", "latents"), ("StatesMoreAfterwards", "sums"), ("ScaleByOperation", "latents"),
+    ("HashedBesideOwn", "latents"), ("HashedSaidSampled", "latents"),
 )  # fmt: skip
 """What is wrong, and with what."""

@@ -17,13 +17,13 @@ from fglaudit.empirical.fields.examined import Examined, examined, foreign_audit
 from fglaudit.empirical.fields.moves import PRESENCE
 from fglaudit.empirical.fields.states import field_states, fields_audit, unreplayed_states
 from fglaudit.empirical.label_responses import label_states
-from fglaudit.empirical.replays.staging import clients_of, staged
+from fglaudit.empirical.replays.staging import Staged, clients_of, staged
 from fglaudit.empirical.sealed.ciphertexts import ciphertext_audits
-from fglaudit.empirical.verdict_word import verdict_of
+from fglaudit.empirical.verdict_word import TRADE_OFF, verdict_of
 from fglaudit.empirical.whole_training import NAME as WHOLE
 from fglaudit.empirical.whole_training import whole_training_audit
 from fglaudit.facts import Additive, Fact, Field, Unstated, rebuilt
-from fglaudit.graph import FederatedGraph
+from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.guarantees import NOT_REPLAYED, Audit, FieldState, Outcome, Verdict, Word, empty
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee
 from fglaudit.privacy.accounted import Accounted
@@ -107,16 +107,19 @@ def judge(
     sealing = seals()
     fields = fields_audit(seen, promise, sealed, counted)
     audits += [foreign_audit(seen, accounted), sensitivity_audit(seen), fields, *sealing]
+    prepared: Staged | None = None
     if isinstance(accounted, Accounted):
-        audits += _replayed(protocol, graph, defense, facts, promise, accounted, seed=seed, device=device)
+        prepared, found = _replayed(protocol, graph, defense, facts, promise, accounted, seed=seed, device=device)
+        audits += found
     if any(change.merges for change in unstated):
         audits = [_against_facts_alone(audit, _MERGED) for audit in audits]
     elif (
         unstated
         and all(_has_noise(change, facts) for change in unstated)
-        and isinstance(accounted, Accounted)
         and any(_against_facts_alone(audit, "") is not audit for audit in audits)
-        and _noise_first(protocol, graph, defense, accounted, seed=seed, device=device)
+        and isinstance(accounted, Accounted)
+        and prepared is not None
+        and _noise_first(prepared, accounted, clients_of(protocol, graph), seed)
     ):
         audits = [_against_facts_alone(audit, _AFTERWARDS) for audit in audits]
         audits[0] = dataclasses.replace(
@@ -165,19 +168,10 @@ def _has_noise(change: Unstated, facts: Sequence[Fact]) -> bool:
     return any(isinstance(n, Field) and n.meets(target.payload, target.name, target.direction) for n in noisy)
 
 
-def _noise_first(
-    protocol: FederatedProtocol,
-    graph: FederatedGraph,
-    defense: Defense,
-    accounted: Accounted,
-    *,
-    seed: int,
-    device: torch.device,
-) -> bool:
+def _noise_first(prepared: Staged, accounted: Accounted, clients: Sequence[ClientGraph], seed: int) -> bool:
     """Whether what is not stated is done to noisy values alone; no where that cannot be told."""
     try:
-        prepared = staged(protocol, graph, defense, accounted, seed=seed, device=device)
-        return noise_first(prepared, accounted.mechanisms, clients_of(protocol, graph), seed=seed)
+        return noise_first(prepared, accounted.mechanisms, clients, seed=seed)
     except Exception:  # a plugin's own code runs here: whatever it raises, it must not end a run
         return False
 
@@ -197,11 +191,18 @@ def _replayed(
     *,
     seed: int,
     device: torch.device,
-) -> list[Audit]:
-    """Return what came of many replays of the defense's hooks, and of whole trainings."""
+) -> tuple[Staged | None, list[Audit]]:
+    """Return what is replayed, None where nothing can be, and what came of many replays and of whole trainings."""
     with threadpool_limits(limits=1, user_api="openmp"):  # on small tables threads cost many times what they save
-        found = statistical(protocol, graph, defense, facts, promise, accounted, seed=seed, device=device)
-        return [*found, _whole(protocol, graph, defense, accounted, seed, device)]
+        prepared: Staged | None = None
+        try:
+            prepared = staged(protocol, graph, defense, accounted, seed=seed, device=device)
+        except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
+            why = f"the defense could not be replayed: {type(error).__name__}: {error}"
+            found: tuple[Audit, ...] = (Audit(TRADE_OFF, Outcome.UNTESTED, why),)
+        else:
+            found = statistical(prepared, protocol, graph, defense, facts, promise, accounted, seed=seed)
+        return prepared, [*found, _whole(protocol, graph, defense, accounted, seed, device)]
 
 
 def _whole(

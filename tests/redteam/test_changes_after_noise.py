@@ -119,6 +119,16 @@ def test_different_values_that_leave_as_one_were_merged() -> None:
     assert not merges(values, values + noise.sign())
 
 
+@pytest.mark.parametrize("count", [100, 192, 5000])
+@pytest.mark.parametrize("step", [0.2, 0.03, 0.003])
+def test_values_and_noise_on_one_grid_were_merged_however_fine_it_is(step: float, count: int) -> None:
+    values, noise = torch.randn(2, count, generator=derive(0, "grid"), dtype=torch.float64).unbind()
+    steps = step * (10 * noise / step).round()
+    assert merges(values.float(), (step * (values / step).round() + steps).float())
+    assert not merges(values.float(), (values + steps).float())
+    assert not merges(values.sign(), (values.sign() + 10 * noise).float())
+
+
 def test_facts_before_noise_are_those_of_values_without_any() -> None:
     noise = Additive(Field("Latents", "latent"), "gaussian", 1.0)
     own, other = Clipped(Field("Latents"), "L2", 1.0), KeptColumns(Field("Jacobians"), (0,))

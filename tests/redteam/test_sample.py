@@ -30,6 +30,8 @@ SLY = (
     "PureByName sums",
     "StatesMoreAfterwards latents",
     "ScaleByOperation latents",
+    "HashedSaidSampled latents",
+    "GradientsHashed sampled-gradients",
     "KnownClients models",
     "TurnedReleases latents",
     "TurnedClients rows",
@@ -77,3 +79,8 @@ def test_more_noise_than_stated_is_no_broken_promise(name: str) -> None:
     result = judged(BY_NAME[name], seed=0)
     assert result.outcome == "claimed"
     assert "noise larger than the stated scale" in result.detail
+
+
+@pytest.mark.parametrize("name", ["honest Skellam latents", "honest RoundedSkellam latents"])
+def test_whole_steps_of_noise_on_whole_steps_are_no_broken_promise(name: str) -> None:
+    assert judged(BY_NAME[name], seed=0).outcome == "claimed"

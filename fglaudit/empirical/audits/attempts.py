@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import torch
-
 from fglaudit.context import Examples
 from fglaudit.empirical.audits.class_reports import class_reports_audits
 from fglaudit.empirical.audits.dependence import noise_audits
@@ -23,7 +21,7 @@ from fglaudit.empirical.fields.examined import after_noise
 from fglaudit.empirical.replays.captured_stage import CapturedStage
 from fglaudit.empirical.replays.local_stages import UpdateStage
 from fglaudit.empirical.replays.scores import farthest, stage_sampled
-from fglaudit.empirical.replays.staging import Staged, clients_of, staged
+from fglaudit.empirical.replays.staging import Staged, clients_of
 from fglaudit.facts import Fact, rebuilt
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.guarantees import Audit, Outcome
@@ -36,6 +34,7 @@ SLACK = 1e-3
 
 
 def audits(
+    prepared: Staged,
     protocol: FederatedProtocol,
     graph: FederatedGraph,
     defense: Defense,
@@ -44,7 +43,6 @@ def audits(
     accounted: Accounted,
     *,
     seed: int,
-    device: torch.device,
 ) -> tuple[Audit, ...]:
     """Return what came of every attempt to refute ``accounted``.
 
@@ -52,15 +50,11 @@ def audits(
     refutes an honest defense with probability 1e-5 at most, whatever number of tests it is made of.
 
     Args:
+        prepared: what is replayed, of ``defense`` on ``graph``.
         facts, promise: what was stated in the training, of a session that was bound to the protocol's context on this
             graph.
         accounted: what this tool accounted of it.
     """
-    try:
-        prepared = staged(protocol, graph, defense, accounted, seed=seed, device=device)
-    except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
-        why = f"the defense could not be replayed: {type(error).__name__}: {error}"
-        return (Audit("trade-off", Outcome.UNTESTED, why),)
     if [repr(fact) for fact in rebuilt(prepared.facts)] != [repr(fact) for fact in facts]:
         return (Audit("facts", Outcome.UNTESTED, "a fresh binding states other facts than the one that was trained"),)
     clients = clients_of(protocol, graph)

@@ -65,8 +65,9 @@ def noise_audits(
     kept: list[tuple[str, Tensor]] = []
     untold: list[str] = []
     fewest = 0
-    played = _together(staged, found, seed, None)
-    again = _together(staged, found, seed, None, generators=1)
+    within = [bench.at(bench.size_within()) for bench in found]
+    played = _together(staged, within, seed)
+    again = _together(staged, within, seed, generators=1)
     for number, bench in enumerate(found):
         name, seen = bench.noise.payload, played[number]
         if not torch.equal(again[number][0], seen[0]):
@@ -111,9 +112,7 @@ def noise_audits(
     )
 
 
-def _together(
-    staged: Staged, found: Sequence[Bench], seed: int, size: float | None, generators: int = GENERATORS
-) -> list[Tensor]:
+def _together(staged: Staged, found: Sequence[Bench], seed: int, generators: int = GENERATORS) -> list[Tensor]:
     """Return what every bench shows [G, T, S, D], all of them in turn in every release of one binding."""
     releases = [bench.releases(generators) for bench in found]
     seen: list[list[Tensor]] = [[] for _ in found]
@@ -123,8 +122,7 @@ def _together(
         for release in range(max(releases)):
             for number, bench in enumerate(found):
                 if release < releases[number]:
-                    given = bench.size_within() if size is None else size
-                    parts[number].append(bench.play(session, release, given, rng))
+                    parts[number].append(bench.play(session, release, rng))
         for number, part in enumerate(parts):
             seen[number].append(torch.stack(part))
     return [torch.stack(each) for each in seen]
@@ -136,10 +134,10 @@ def _more(staged: Staged, bench: Bench, seed: int, z: Tensor) -> Tensor | None:
     if z.numel() >= SHAPE_NUMBERS:
         return None
     generators = min(MOST_GENERATORS, math.ceil(SHAPE_NUMBERS / z[0, 0].numel()))
-    played = []
+    played, given = [], bench.at(bench.size_within())
     for generator in range(generators + generators % 2):
         rng = derive(seed, "audits", "noise shape", generator)
-        played.append(bench.play(staged.fresh(), 0, bench.size_within(), rng))
+        played.append(given.play(staged.fresh(), 0, rng))
     seen = _standardised(bench, torch.stack(played).unsqueeze(1))
     return None if seen is None else seen.flatten()
 
@@ -165,7 +163,7 @@ def _at(staged: Staged, bench: Bench, seed: int, size: float) -> list[Found]:
     """Return tests of the size of the noise on inputs ``size`` times as long, as far as numbers resolve it."""
     if isinstance(bench.inputs, Tensor) and not bool(bench.inputs.any()):
         return []
-    (seen,) = _together(staged, [bench], seed, size, generators=4)
+    (seen,) = _together(staged, [bench.at(size)], seed, generators=4)
     reach = bench.clip.bound if bench.clip is not None else size * float(bench.values().abs().max())
     if reach * 1e-6 > 0.01 * bench.fact.scale:
         return []
@@ -238,4 +236,4 @@ def answer() -> None:
 
 def _first_release(defense: Defense, context: Context, bench: Bench, seed: int) -> Tensor:
     rng = derive(seed, "audits", "elsewhere")
-    return bench.play(bound(defense, context), 0, bench.size_within(), rng)
+    return bench.at(bench.size_within()).play(bound(defense, context), 0, rng)

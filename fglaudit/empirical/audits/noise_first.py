@@ -50,15 +50,13 @@ def _alike(staged: Staged, bench: Bench, seed: int) -> bool:
 
 def _clips(staged: Staged, bench: Bench, seed: int) -> bool:
     """Whether values beyond the stated clip leave as they do when they come clipped."""
-    size = LONG * bench.size_within()
 
     def left(inputs: Bench) -> Tensor:
         draws = derive(seed, "audits", "noise first", "clip")
-        seen = inputs.play(staged.fresh(), 0, 1.0, draws)
-        return seen + bench.after.offset + bench.after.factor * inputs.values()
+        return inputs.play(staged.fresh(), 0, draws) + inputs.scaled(inputs.values())
 
-    long, short = left(bench.at(size)), left(bench.clipped(size))
-    return bool(((long - short).abs() <= NEAR * bench.fact.scale * abs(bench.after.factor)).all())
+    long = bench.at(LONG * bench.size_within())
+    return bool(((left(long) - left(long.clipped())).abs() <= NEAR * bench.fact.scale * abs(bench.after.factor)).all())
 
 
 def _first(staged: Staged, bench: Bench, seed: int) -> bool:
@@ -76,7 +74,7 @@ def _first(staged: Staged, bench: Bench, seed: int) -> bool:
                 mode = Moved([-part / unit for part in bench.parts(step)] if unit < math.inf else [])
                 mode.run = draws
                 with mode:
-                    seen.append(one.play(session, release, 1.0, draws))
+                    seen.append(one.play(session, release, draws))
                 if mode.by:
                     seen[-1] = torch.full_like(seen[-1], torch.nan)  # not every number of it is drawn
                 seen[-1] += 0.0 if one is bench else bench.after.factor * step
@@ -87,7 +85,7 @@ def _first(staged: Staged, bench: Bench, seed: int) -> bool:
     shows = alone > DUST * alone.max()
     if int(shows.sum()) < FEWEST:
         return False
-    size_left = (base + bench.after.offset + bench.after.factor * bench.values()).abs()
+    size_left = (base + bench.scaled(bench.values())).abs()
     near = (ROUNDOFF * (size_left + size_left.mean())).clamp(max=NEAR * float(alone[shows].median()))
     for unit in (bench.fact.scale, -bench.fact.scale, 1.0, -1.0):  # numbers of scale 1 that are multiplied, or not
         both = (left(moved, unit) - base).abs()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fglaudit.empirical.replays.message_stage import start_from
 from fglaudit.empirical.replays.staging import Staged, about_noise, scaled_after
 from fglaudit.facts import (
     K_ARY,
@@ -67,68 +68,64 @@ class Bench:
         size = max(1, self.values().numel())
         return max(2, min(self.noise.releases, MOST_RELEASES, IN_ALL // (size * generators)))
 
-    def values(self, size: float = 1.0) -> Tensor:
-        """Return the inputs [S, D] at ``size`` times their length."""
-        if isinstance(self.inputs, MessageBatch):
-            return size * _read(self.inputs.payload, self.fields)
+    def values(self) -> Tensor:
+        """Return what gets noise [S, D]: of gradients their sum."""
         if isinstance(self.inputs, Tensor):
-            return size * self.inputs.double().sum(0)
-        return torch.cat([size * c.x.double().reshape(-1, c.x.shape[-1]) for c in self.inputs])
+            return self.inputs.double().sum(0)
+        if isinstance(self.inputs, MessageBatch):
+            return _read(self.inputs.payload, self.fields)
+        return torch.cat([rows.double().reshape(-1, rows.shape[-1]) for rows in self.entered()])
+
+    def entered(self) -> list[Tensor]:
+        """Return the tensors of the inputs that are noised: fields of a message, gradients, or clients' rows."""
+        if isinstance(self.inputs, MessageBatch):
+            return [self.inputs.payload.tensors()[name] for name in self.fields]
+        return [self.inputs] if isinstance(self.inputs, Tensor) else [client.x for client in self.inputs]
+
+    def given(self, tensors: Sequence[Tensor]) -> Bench:
+        """Return the same with other tensors in the place of :meth:`entered`."""
+        if isinstance(self.inputs, MessageBatch):
+            named = self.inputs.payload.tensors() | dict(zip(self.fields, tensors, strict=True))
+            payload = type(self.inputs.payload).from_tensors(named)
+            return dataclasses.replace(self, inputs=dataclasses.replace(self.inputs, payload=payload))
+        if isinstance(self.inputs, Tensor):
+            return dataclasses.replace(self, inputs=tensors[0])
+        rows = tuple(dataclasses.replace(c, x=x) for c, x in zip(self.inputs, tensors, strict=True))
+        return dataclasses.replace(self, inputs=rows)
 
     def parts(self, values: Tensor) -> list[Tensor]:
         """Return ``values`` [S, D] as the tensors that get noise, one after the other."""
-        if isinstance(self.inputs, MessageBatch):
-            tensors = self.inputs.payload.tensors()
-            found = torch.split(values, [tensors[name][0].numel() for name in self.fields], 1)
-            return [part.reshape(tensors[name].shape) for name, part in zip(self.fields, found, strict=True)]
+        entered = self.entered()
         if isinstance(self.inputs, Tensor):
             return [values]
-        sizes = [c.x.numel() // c.x.shape[-1] for c in self.inputs]
-        return [part.reshape(c.x.shape) for c, part in zip(self.inputs, torch.split(values, sizes), strict=True)]
+        if isinstance(self.inputs, MessageBatch):
+            found = torch.split(values, [field[0].numel() for field in entered], 1)
+        else:
+            found = torch.split(values, [rows.numel() // rows.shape[-1] for rows in entered])
+        return [part.reshape(one.shape) for part, one in zip(found, entered, strict=True)]
 
     def moved(self, by: Tensor) -> Bench:
         """Return the same with inputs moved ``by`` [S, D]; of gradients those of the first loss."""
         parts = self.parts(by)
-        if isinstance(self.inputs, MessageBatch):
-            tensors = self.inputs.payload.tensors()
-            moved = {n: tensors[n] + part.to(tensors[n]) for n, part in zip(self.fields, parts, strict=True)}
-            payload = type(self.inputs.payload).from_tensors(tensors | moved)
-            return dataclasses.replace(self, inputs=dataclasses.replace(self.inputs, payload=payload))
         if isinstance(self.inputs, Tensor):
-            inputs = self.inputs.clone()
-            inputs[0] += by.to(inputs)
-            return dataclasses.replace(self, inputs=inputs)
-        rows = tuple(dataclasses.replace(c, x=c.x + part.to(c.x)) for c, part in zip(self.inputs, parts, strict=True))
-        return dataclasses.replace(self, inputs=rows)
+            parts = [by * (torch.arange(len(self.inputs)) == 0)[:, None, None]]
+        return self.given([one + part.to(one) for one, part in zip(self.entered(), parts, strict=True)])
 
-    def clipped(self, size: float) -> Bench:
-        """Return the inputs at ``size`` times their length, clipped as stated."""
+    def clipped(self) -> Bench:
+        """Return the same with inputs clipped as stated."""
         if self.clip is None:
-            return self.at(size)
+            return self
         clip = dataclasses.replace(self.clip, around="zero")  # a release adds what was received
 
-        def cut(values: Tensor) -> Tensor:
-            return clip.applied(Expected.of(values)).values.reshape(values.shape).to(values)
+        def cut(entered: Tensor) -> Tensor:
+            flat = entered.flatten(0, 1) if isinstance(self.inputs, Tensor) else entered
+            return clip.applied(Expected.of(flat)).values.reshape(entered.shape).to(entered)
 
-        long = self.at(size)
-        if isinstance(long.inputs, MessageBatch):
-            tensors = long.inputs.payload.tensors()
-            payload = type(long.inputs.payload).from_tensors(tensors | {n: cut(tensors[n]) for n in self.fields})
-            return dataclasses.replace(long, inputs=dataclasses.replace(long.inputs, payload=payload))
-        if isinstance(long.inputs, Tensor):
-            losses = cut(long.inputs.flatten(0, 1)).reshape(long.inputs.shape)
-            return dataclasses.replace(long, inputs=losses)
-        return dataclasses.replace(long, inputs=tuple(dataclasses.replace(c, x=cut(c.x)) for c in long.inputs))
+        return self.given([cut(one) for one in self.entered()])
 
     def at(self, size: float) -> Bench:
         """Return the same with inputs ``size`` times as long."""
-        if isinstance(self.inputs, MessageBatch):
-            kept = {n: size * v if v.is_floating_point() else v for n, v in self.inputs.payload.tensors().items()}
-            payload = type(self.inputs.payload).from_tensors(kept)
-            return dataclasses.replace(self, inputs=dataclasses.replace(self.inputs, payload=payload))
-        if isinstance(self.inputs, Tensor):
-            return dataclasses.replace(self, inputs=size * self.inputs)
-        return dataclasses.replace(self, inputs=tuple(dataclasses.replace(c, x=size * c.x) for c in self.inputs))
+        return self.given([size * one for one in self.entered()])
 
     def size_within(self) -> float:
         """Return by what inputs are multiplied so that no clip changes them."""
@@ -147,32 +144,28 @@ class Bench:
         longest = float((self.size_within() * self.values()).abs().max()) + start
         return 2.0**-23 * (longest / self.fact.scale + 5)
 
-    def play(self, session: DefenseSession, release: int, size: float, rng: torch.Generator) -> Tensor:
+    def play(self, session: DefenseSession, release: int, rng: torch.Generator) -> Tensor:
         """Return what leaves the hook less what entered it [S, D], one release."""
-        values = self.values(size)
+        values = self.values()
         if isinstance(self.inputs, Tensor):
-            return session.local_update((size * self.inputs).contiguous(), rng).double() - self._scaled(values)
+            return session.local_update(self.inputs.contiguous(), rng).double() - self.scaled(values)
         if not isinstance(self.inputs, MessageBatch):
-            given = [dataclasses.replace(c, x=size * c.x) for c in self.inputs]
-            left = torch.cat([session.prepare(c, rng).x.double().reshape(-1, c.x.shape[-1]) for c in given])
-            return left - self._scaled(values)
+            left = [session.prepare(c, rng).x.double().reshape(-1, c.x.shape[-1]) for c in self.inputs]
+            return torch.cat(left) - self.scaled(values)
         batch = self.inputs
-        kept = {n: size * v if v.is_floating_point() else v for n, v in batch.payload.tensors().items()}
+        kept = {name: value.clone() for name, value in batch.payload.tensors().items()}
         start: Tensor | float = 0.0
         if self.clip is not None and self.clip.around == "received" and isinstance(batch.payload, ModelUpdate):
-            model = torch.linspace(-1, 1, batch.payload.vector.shape[1])
-            clients = torch.arange(int(batch.senders.max().item()) + 1)
-            sent = ModelUpdate(model.expand(len(clients), -1))
-            server = torch.full_like(clients, SERVER)
-            session.release(MessageBatch(batch.round + release - 1, server, clients, sent), rng)
-            kept["vector"] = kept["vector"] + model
-            start = model.double()
-        payload = type(batch.payload).from_tensors({n: v.clone() for n, v in kept.items()})
+            clients, width = int(batch.senders.max().item()) + 1, batch.payload.vector.shape[1]
+            start = start_from(session, batch.round + release - 1, clients, width, rng).double()
+            kept["vector"] += start
+        payload = type(batch.payload).from_tensors(kept)
         sent_batch = MessageBatch(batch.round + release, batch.senders, batch.receivers, payload, batch.splits)
         seen = _read(session.release(sent_batch, rng), self.fields)
-        return seen - self._scaled(values + start)
+        return seen - self.scaled(values + start)
 
-    def _scaled(self, values: Tensor) -> Tensor:
+    def scaled(self, values: Tensor) -> Tensor:
+        """Return ``values`` scaled as noisy ones are, as stated."""
         return self.after.offset + self.after.factor * values
 
 

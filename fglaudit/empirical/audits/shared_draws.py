@@ -18,6 +18,7 @@ from torch import Tensor
 from fglaudit.empirical.replays.scores import CHUNK
 from fglaudit.empirical.replays.stages import Stage
 from fglaudit.empirical.replays.staging import Staged
+from fglaudit.facts import ROWS, Additive
 from fglaudit.guarantees import Audit, Outcome
 from fglaudit.rng import derive
 
@@ -58,14 +59,11 @@ def _differ(stage: Stage, rng: torch.Generator) -> bool:
     copies = max(2, min(COPIES, CHUNK // stage.numbers))
     center = stage.play(given, copies, rng).mean(0)
     calls = [stage.play(given, copies, rng) - center for _ in range(CALLS)]
-    if max(float(seen.flatten(1).std(0).median()) for seen in calls) < OWN * _stated_deviation(stage):
+    stated = stage.factor * Additive(ROWS, stage.noise.distribution, stage.noise.scale).std
+    if max(float(seen.flatten(1).std(0).median()) for seen in calls) < OWN * stated:
         return False  # replays share the noise itself, which hides nothing in one that is seen beside another
     told = [_told(seen) for seen in calls]
     return any(_p(numbers) < LEVEL / len(told[0]) for numbers in torch.stack(told, 1))
-
-
-def _stated_deviation(stage: Stage) -> float:
-    return abs(stage.scale) * (2.0**0.5 if stage.noise.distribution == "laplace" else 1.0)
 
 
 def _told(seen: Tensor) -> Tensor:

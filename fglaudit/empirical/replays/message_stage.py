@@ -79,11 +79,7 @@ class MessageStage(Stage):
         """Return the model [C] from which clients start, sent by the server; None where a clip is around zero."""
         if self.clip is None or self.clip.around != "received" or type(self.template) is not ModelUpdate:
             return None
-        model = torch.linspace(-1, 1, self.width)
-        clients = torch.arange(self.clients)
-        payload = ModelUpdate(model.expand(self.clients, -1))
-        session.release(message_batch(round - 1, torch.full_like(clients, SERVER), clients, payload), rng)
-        return model.double()
+        return start_from(session, round - 1, self.clients, self.width, rng).double()
 
     def payload(self, values: Tensor) -> Payload:
         """Return messages with ``values`` [P, C] in the fields that get noise."""
@@ -98,6 +94,14 @@ class MessageStage(Stage):
     def read(self, payload: Payload) -> Tensor:
         """Return the values [P, C] of the fields that get noise."""
         return torch.cat([payload.tensors()[name].double().flatten(1) for name in self.fields], 1)
+
+
+def start_from(session: DefenseSession, round: int, clients: int, width: int, rng: torch.Generator) -> Tensor:
+    """Return the model [C] that the server sends all ``clients`` in ``round``, from which they start."""
+    model, receivers = torch.linspace(-1, 1, width), torch.arange(clients)
+    sent = ModelUpdate(model.expand(clients, -1))
+    session.release(message_batch(round, torch.full_like(receivers, SERVER), receivers, sent), rng)
+    return model
 
 
 def message_batch(round: int, senders: Tensor, receivers: Tensor, payload: Payload) -> MessageBatch:
@@ -175,9 +179,8 @@ class MeanStage(Stage):
         session = self.fresh()
         clients = torch.arange(self.clients)
         server = torch.full_like(clients, SERVER)
-        start = torch.linspace(-1, 1, self.WIDTH)
         # The clip is of a whole message: it is asked for one replay's numbers, the noise for all replays'.
-        session.release(MessageBatch(0, server, clients, ModelUpdate(start.expand(self.clients, -1))), rng)
+        start = start_from(session, 0, self.clients, self.WIDTH, rng)
         model = start if not self.changes else torch.zeros_like(start)
         upload = ModelUpdate(torch.where(clients[:, None] == 0, given.float(), torch.zeros(1)) + model)
         sent = session.release(MessageBatch(1, clients, server, upload), rng)

@@ -97,15 +97,10 @@ class Claims:
         if cell in self._taken:
             return True
         make_folder(self.directory / CLAIMS, 0o700)
-        lock = FileLock(self.directory / CLAIMS / f"{cell}.lock", timeout=0)
-        try:
-            lock.acquire()
-        except Timeout:
-            return False
-        except (OSError, NotImplementedError) as error:
-            raise _unusable(self.directory, error) from error
-        self._taken[cell] = lock
-        return True
+        lock = _held(self.directory / CLAIMS / f"{cell}.lock", self.directory)
+        if lock is not None:
+            self._taken[cell] = lock
+        return lock is not None
 
     def release(self, cell: str) -> None:
         """Let go of ``cell``."""
@@ -119,21 +114,24 @@ class Claims:
 
 @contextlib.contextmanager
 def _lock(path: Path, directory: Path) -> Iterator[bool]:
+    lock = _held(path, directory)
+    try:
+        yield lock is not None
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+def _held(path: Path, directory: Path) -> FileLock | None:
+    """Return the lock at ``path``, which is then held; None if another process holds it."""
     lock = FileLock(path, timeout=0)
     try:
         lock.acquire()
     except Timeout:
-        yield False
-        return
+        return None
     except (OSError, NotImplementedError) as error:
-        raise _unusable(directory, error) from error
-    try:
-        yield True
-    finally:
-        lock.release()
-
-
-def _unusable(directory: Path, error: BaseException) -> FglauditError:
-    return FglauditError(
-        f"shards need a shared folder whose file system can lock files; {directory}: {reason(error)}; use another --out"
-    )
+        raise FglauditError(
+            f"shards need a shared folder whose file system can lock files; {directory}: {reason(error)}; use another"
+            " --out"
+        ) from error
+    return lock

@@ -117,6 +117,8 @@ class Observed:
         rest = tuple(fact for fact in rest if not isinstance(fact, Sampled))
 
         def noise(gradients: Tensor, after: Tensor) -> Noise:
+            if sampled and not bool(gradients.any()):  # all samples of nothing are the same
+                return noise_in(applied(Expected.of(gradients.sum(0)), rest), after)
             total, size = self.expected_update(gradients)
             loose = 16 * ROUNDOFF.get(gradients.dtype, 0.0) * size.double()
             if sampled:

@@ -2,9 +2,10 @@
 
 Where more than k numbers of the noise change with no random number but k of those that a hook draws, they are not
 independent, whatever rule connects them: the last of eight may be a hash of seven, which no statistic of what is sent
-need show. Whole numbers stay as they are meanwhile: they may be seeds. Who expands a seed with another library's
-generator makes many numbers of one, and which of them are made of one draw there is not seen: that is said. A call in
-which nobody looks must give the same noise.
+need show. Nor are they if one changes with what several others are made of, beside a random number of its own. Whole
+numbers stay as they are meanwhile: they may be seeds. Who expands a seed with another library's generator makes many
+numbers of one, and which of them are made of one draw there is not seen: that is said. A call in which nobody looks
+must give the same noise.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from fglaudit.interfaces import DefenseSession
 from fglaudit.rng import copied, split
 from fglaudit.wire.observing.redrawn import Redrawn
 from fglaudit.wire.observing.stated import MANY, Hook, Stated, Values, one_message, own, stepped, unlike
+from fglaudit.wire.observing.whose_draws import LOOKS, Changed, alone, give, partly_others
 
 _SECRET = 62
 """Bits of a seed that nobody guesses."""
@@ -29,11 +31,8 @@ _MOST_CALLS, _MOST_VALUES = 1024, 2**22
 """Calls beyond which nothing is asked, and numbers of noise in all of them."""
 _MOST_SEEDS = 128
 """Whole numbers that are redrawn one by one."""
-_LOOKS = 4
-"""What is drawn anew may be what it was, by chance, to the precision of arithmetic, which is a thousandth of the noise
-at most: so often, one number must seem to have nothing of its own before noise is accused."""
 _WHY = "noise of some numbers that follows from that of others: together they change with fewer random numbers"
-
+_PARTLY = "noise of some numbers that follows from that of others, beside a random number of its own"
 _FEW_SEEDS = (
     "noise made of {:.0f} random bits, so that all of it can be guessed; draw every number, or a seed of 62 bits"
 )
@@ -79,10 +78,15 @@ def made_of_fewer(
 def _independent(facts: Sequence[Fact]) -> bool:
     """Whether a continuous random number of its own is stated to be added to every value, in every call."""
     noise = any(isinstance(fact, Additive) for fact in facts)
-    return noise and not (unlike(facts) or stepped(facts) or any(isinstance(f, Memoised | Sampled) for f in facts))
+    return noise and not (unlike(facts) or stepped(facts) or any(isinstance(f, Memoised) for f in facts))
 
 
 def _caller(session: DefenseSession, hook: Hook, given: Values, about: Stated, rng: torch.Generator) -> Called:
+    if any(
+        isinstance(fact, Sampled) for fact in about.facts
+    ):  # whose draws change all numbers, unless there is nothing
+        given = {**given, about.name: torch.zeros_like(given[about.name])}
+
     def called(mode: Redrawn | None, another: bool = False) -> Tensor | None:
         values = {name: own(value) for name, value in given.items()}
         run = split(copied(rng), "another") if another else copied(rng)
@@ -110,7 +114,7 @@ def _strange_draws(called: Called, rng: torch.Generator) -> str | None:
     plain = Redrawn()
     if (base := called(plain)) is None:
         return None
-    if plain.count == 0:
+    if plain.count == 0 or base.numel() == 0:
         return ""
     digits = sum(2 * (end - start).bit_length() for start, end, _ in plain.drawn)
     if digits > _MOST_CALLS or digits * base.numel() > _MOST_VALUES:
@@ -134,12 +138,24 @@ def _strange_draws(called: Called, rng: torch.Generator) -> str | None:
         for (start, end, bits), same in zip(plain.drawn, plain.as_in(another), strict=True)
     ]
     bits = torch.cat([torch.full((end - start,), bits) for start, end, bits in plain.drawn])
-    owned, owners = _owners(plain, changed, base.numel())
-    if bool(owned.all()) and bool((bits[owners] == math.inf).all()):
+
+    def looked(look: int) -> Tensor:
+        return alone(plain, changed, base.numel(), look)
+
+    owned, owners = torch.zeros(base.numel(), dtype=torch.bool), torch.zeros(plain.count, dtype=torch.bool)
+    looks: list[Tensor] = []
+    while len(looks) < LOOKS and not bool(owned.all()):
+        looks.append(looked(len(looks)))
+        give(plain, looks[-1], owned, owners)
+    complete = bool(owned.all()) and bool((bits[owners] == math.inf).all())
+    if not complete:
+        with_owners, with_others = _with(changed, owners), _with(changed, ~owners & ~bits.isfinite())
+        if int((with_owners & ~with_others).sum()) > int(owners.sum()):
+            return _WHY
+    if partly_others(changed, looked, looks, plain.count, base.numel(), split(copied(rng), "halves")):
+        return _PARTLY
+    if complete:
         return ""
-    with_owners, with_others = _with(changed, owners), _with(changed, ~owners & ~bits.isfinite())
-    if int((with_owners & ~with_others).sum()) > int(owners.sum()):
-        return _WHY
     expanded = ~changed(bits == math.inf)
     if int(expanded.sum()) < MANY:
         return ""
@@ -155,9 +171,9 @@ def _strange_draws(called: Called, rng: torch.Generator) -> str | None:
     return "" if bool(_with(changed, ~bits.isfinite())[expanded].all()) else _EXPANDED
 
 
-def _with(changed: Callable[[Tensor, int], Tensor], chosen: Tensor) -> Tensor:
+def _with(changed: Changed, chosen: Tensor) -> Tensor:
     """Return which numbers of noise change with the ``chosen`` random numbers, as far as few calls tell."""
-    return torch.stack([changed(chosen, look) for look in range(_LOOKS)]).any(0)
+    return torch.stack([changed(chosen, look) for look in range(LOOKS)]).any(0)
 
 
 def _fewest_bits(touched: Tensor, bits: Tensor) -> float:
@@ -170,34 +186,3 @@ def _fewest_bits(touched: Tensor, bits: Tensor) -> float:
     together, count = torch.unique(touched, dim=1, return_counts=True)
     secret = (together * bits[:, None]).sum(0)[(count >= MANY) & together.any(0)]
     return float(secret.min()) if len(secret) else math.inf
-
-
-def _owners(plain: Redrawn, changed: Callable[[Tensor, int], Tensor], size: int) -> tuple[Tensor, Tensor]:
-    """Return which of ``size`` numbers of noise have a random number of their own [size], and which those are [count],
-    one for each, as far as few calls tell: of those that are drawn together halves are redrawn, by every digit of their
-    places, and what changes with one half only changes with one number, whose place it tells."""
-    owned, owners = torch.zeros(size, dtype=torch.bool), torch.zeros(plain.count, dtype=torch.bool)
-    for look in range(_LOOKS):
-        for start, end, bits in plain.drawn:
-            if bits == 0:
-                continue
-            place = torch.arange(plain.count) - start
-            drawn = (place >= 0) & (place < end - start)
-            alone, which = torch.ones(size, dtype=torch.bool), torch.zeros(size, dtype=torch.long)
-            for digit in range(max(1, (end - start - 1).bit_length())):
-                one = (place >> digit) & 1 == 1
-                ones, zeros = changed(drawn & one, look), changed(drawn & ~one, look)
-                alone &= ones ^ zeros
-                which += ones.long() << digit
-                if not bool((alone & ~owned).any()):
-                    break
-            if bits < math.inf:  # whole numbers that several are made of may be long seeds
-                alone &= torch.bincount(which[alone], minlength=int(which.max()) + 1)[which] == 1
-            free = (alone & ~owned).nonzero()[:, 0]
-            free = free[~owners[start + which[free]]]
-            first = torch.full((end - start,), size).scatter_reduce_(0, which[free], free, "amin")
-            owned[first[first < size]] = True
-            owners[start:end] |= first < size
-        if bool(owned.all()):
-            break
-    return owned, owners

@@ -46,6 +46,15 @@ def session_of(defense: DpFedAvg, uploads: Uploads, rounds: int = 1) -> _Session
     return session
 
 
+def test_noise_for_drawn_clients_is_calibrated_once_however_often_it_is_bound() -> None:
+    few = Uploads(senders=3, among=300, share=1 / 3)
+    first = session_of(DpFedAvg(trust="server"), few)
+    asked = fixed_sample_epsilon.cache_info().misses
+    again = session_of(DpFedAvg(trust="server"), few)
+    assert again.mechanism == first.mechanism
+    assert fixed_sample_epsilon.cache_info().misses == asked
+
+
 def vectors(batch: MessageBatch) -> Tensor:
     assert isinstance(batch.payload, ModelUpdate)
     return batch.payload.vector
