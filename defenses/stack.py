@@ -25,7 +25,7 @@ from fglaudit.defenses.stacking.sizes import after
 from fglaudit.errors import FglauditError
 from fglaudit.facts import EDGES, ROWS, Fact
 from fglaudit.graph import ClientGraph
-from fglaudit.interfaces import Defense, DefenseSession, Guarantee, bound
+from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.privacy.strength import check_factor
 
@@ -151,7 +151,7 @@ class Stack(Defense):
         own = alone_in(context, found)
         if own is not None:  # each part answers for its own payloads, and their epsilons add up
             found = [
-                dataclasses.replace(part, session=bound(part.defense, own[number])) if number in own else part
+                dataclasses.replace(part, session=part.defense.bind(own[number])) if number in own else part
                 for number, part in enumerate(found)
             ]
         senders = 0 if isinstance(context.uploads, str) else context.uploads.senders
@@ -163,6 +163,6 @@ class Stack(Defense):
         for defense in self.parts:
             if (reason := defense.unsupported(context)) is not None:
                 return f"{defense.name}: {reason}"
-            parts.append(Part(defense, bound(defense, context)))
+            parts.append(Part(defense, defense.bind(context)))
             context = after(context, parts[-1].session)
         return conflict(parts) or parts

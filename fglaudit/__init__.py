@@ -13,13 +13,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fglaudit.attacking import run_attacks
     from fglaudit.auditing import Report, audit
+    from fglaudit.errors import FglauditError
+    from fglaudit.observers import ObserverSpec
+    from fglaudit.partition import PartitionSpec
     from fglaudit.recording import Recording, record
     from fglaudit.scoring.score import score
 
 __version__ = "0.1.0"
-__all__ = ["Recording", "Report", "__version__", "audit", "record", "run_attacks", "score"]
+__all__ = [
+    "FglauditError",
+    "ObserverSpec",
+    "PartitionSpec",
+    "Recording",
+    "Report",
+    "__version__",
+    "audit",
+    "record",
+    "run_attacks",
+    "score",
+]
 
 _HOMES = {
+    "FglauditError": "fglaudit.errors",
+    "ObserverSpec": "fglaudit.observers",
+    "PartitionSpec": "fglaudit.partition",
     "Recording": "fglaudit.recording",
     "Report": "fglaudit.auditing",
     "audit": "fglaudit.auditing",

@@ -31,7 +31,7 @@ import torch
 
 from fglaudit.datasets import DatasetSpec
 from fglaudit.graph import FederatedGraph, Graph
-from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Trained, bound
+from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Trained
 from fglaudit.partition import PartitionSpec
 from fglaudit.partition.facts import chance
 from fglaudit.registry import build
@@ -275,7 +275,7 @@ def measure(
     start = time.process_time()
     protocol: FederatedProtocol = build("protocol", setting.protocol, setting.candidates[index])
     defense: Defense = build("defense", *setting.defense)
-    found = trained(protocol, bound(defense, protocol.context(data)), data, seed)
+    found = trained(protocol, defense.bind(protocol.context(data)), data, seed)
     accuracy, encoder = found.whole_test_set, _encoded_after(protocol)
     before = "" if encoder is None else f"{float(found.accuracy_global[encoder - 1]):.6f}"
     seconds = time.process_time() - start

@@ -29,7 +29,7 @@ from bench.accuracy.frontier import trained
 from fglaudit.datasets import DatasetSpec
 from fglaudit.datasets.csbm_options import CsbmOptions
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Defense, FederatedProtocol, bound
+from fglaudit.interfaces import Defense, FederatedProtocol
 from fglaudit.partition import PartitionSpec
 from fglaudit.registry import build
 from fglaudit.reports.choosing.controls import Measured, bought
@@ -177,7 +177,7 @@ def measure(table: Table, dataset: str, setting: Setting, index: int, root: str 
     fields, strength = setting.candidates[index]
     protocol: FederatedProtocol = build("protocol", setting.protocol, fields)
     defense: Defense = build("defense", setting.defense, strength)
-    session = bound(defense, protocol.context(graph))
+    session = defense.bind(protocol.context(graph))
     start = time.process_time()
     found = trained(protocol, session, graph, seed)
     encoder = getattr(protocol, "encoder_rounds", 0)

@@ -21,7 +21,6 @@ from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.noise.multi_bit import MultiBit
 from fglaudit.defenses.none import NoDefense
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import bound
 from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.private.lpgnn import LPGNN
 from fglaudit.reports.choosing.controls import Measured, bought
@@ -90,7 +89,7 @@ def measure(table: Table, setting: Setting, rows: str, root: str | None, seed: i
     protocol = LPGNN(**setting.fields)
     defense = MultiBit(epsilon=setting.rows) if setting.rows else NoDefense()
     start = time.process_time()
-    found = trained(protocol, bound(defense, protocol.context(graph)), graph, seed)
+    found = trained(protocol, defense.bind(protocol.context(graph)), graph, seed)
     table.add({**key, "accuracy": found.whole_test_set, "seconds": f"{time.process_time() - start:.2f}"})
     print(*key.values(), f"{100 * found.whole_test_set:.1f} %", flush=True)
 

@@ -17,7 +17,7 @@ import torch
 
 from fglaudit.defenses.none import NoDefense
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import FederatedProtocol, bound
+from fglaudit.interfaces import FederatedProtocol
 from fglaudit.protocols.baselines.fedavg_gophormer import FedAvgGophormer
 from fglaudit.protocols.baselines.fedavg_graphgps import FedAvgGraphGPS
 from fglaudit.protocols.fedgt.fedgt import FedGT
@@ -78,7 +78,7 @@ def measure(choice: Choice, graph: FederatedGraph) -> dict[str, str]:
     """Train once; no test node is looked at."""
     graph = dataclasses.replace(graph, test=graph.val)
     trainee = TRAINEES[choice.method](**choice.settings)
-    session = bound(fedgt.NOISE if choice.noise else NoDefense(), trainee.context(graph))
+    session = (fedgt.NOISE if choice.noise else NoDefense()).bind(trainee.context(graph))
     channel = RecordingChannel(session, graph.num_clients, derive(choice.seed, "defense"))
     trained = trainee.train(graph, channel, rng=derive(choice.seed, "train"), device=torch.device("cpu"))
     used = [len(set(row[row >= 0].tolist())) for row in trained.truth.get("clusters", torch.empty(0))]

@@ -29,7 +29,7 @@ from fglaudit.empirical.estimates.one_run import ceiling, one_run
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import REFUTED_AT, Audit, Outcome
-from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, bound
+from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
 from fglaudit.privacy.accounted import Accounted
 from fglaudit.privacy.accounting import Relation, epsilon_of
@@ -113,7 +113,7 @@ def _run(
     x = graph.x.clone()
     x[owned] = torch.where(there[:, None], canaries, -canaries if turned else torch.zeros_like(canaries)).to(x)
     world = dataclasses.replace(graph, x=x)
-    session = bound(defense, protocol.context(world))
+    session = defense.bind(protocol.context(world))
     noise = derive(seed, "whole training", run)
     channel = _Listening(session, accounted, signs.float(), turned, graph.num_clients, noise)
     trained = protocol.train(world, channel, rng=derive(seed, "whole training", "train", run), device=device)

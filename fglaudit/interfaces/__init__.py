@@ -7,7 +7,7 @@ Contracts that the type checker cannot see are checked by ``fglaudit.testing``.
 
 from fglaudit.interfaces.attack import Attack
 from fglaudit.interfaces.channel import Channel, LocalUpdate
-from fglaudit.interfaces.defense import Defense, DefenseSession, bound
+from fglaudit.interfaces.defense import Defense, DefenseSession
 from fglaudit.interfaces.guarantee import SERVER_TRUSTED, Guarantee
 from fglaudit.interfaces.outcomes import Inference, Planted, Reconstruction, Trained
 from fglaudit.interfaces.protocol import FederatedProtocol
@@ -25,5 +25,4 @@ __all__ = [
     "Planted",
     "Reconstruction",
     "Trained",
-    "bound",
 ]

@@ -9,16 +9,12 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Context
-from fglaudit.errors import FglauditError
 from fglaudit.facts import Fact
 from fglaudit.files.field_types import CheckedFields
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces.guarantee import Guarantee
 from fglaudit.payloads import MessageBatch, Payload
 from fglaudit.privacy.strength import check_factor
-
-_NO_HOOKS = ("noise", "parameters")
-"""Methods of sessions by which noise and clips were once stated."""
 
 
 class DefenseSession:
@@ -103,22 +99,6 @@ class DefenseSession:
     def sealed_by(self) -> DefenseSession:
         """Return the session that seals: itself, or a part of a stack."""
         return self
-
-
-def bound(defense: Defense, context: Context) -> DefenseSession:
-    """Bind ``defense``, and refuse a session that states what it does in a way that nobody reads any more.
-
-    Raises:
-        FglauditError: if the session has a method ``noise`` or ``parameters``.
-    """
-    session = defense.bind(context)
-    for old in _NO_HOOKS:
-        if callable(getattr(type(session), old, None)):
-            raise FglauditError(
-                f"what a defense does is stated in facts(); the session of {type(defense).name} has {old}(), which is"
-                f" read no longer; return it from facts(), e.g. Additive(Field(...), distribution, scale), drop {old}()"
-            )
-    return session
 
 
 class Defense(CheckedFields, ABC):

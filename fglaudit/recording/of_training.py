@@ -20,7 +20,7 @@ from fglaudit.empirical.verdict_word import TRADE_OFF
 from fglaudit.federated.collapse import balanced_accuracy, collapsed
 from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import Audit, FieldState, Outcome, Verdict, Word
-from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained, bound
+from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained
 from fglaudit.parties.base import ActiveChannel, Behaviour, Conduct
 from fglaudit.plugins.modules import files_run
 from fglaudit.plugins.staying import staying
@@ -77,7 +77,7 @@ def record_training(
     files = files_run()
     before = functions() if files else {}
     with watched(protocol, defense) as seen:
-        session = bound(defense, context)
+        session = defense.bind(context)
         transcript = Transcript(folder)
         wire = channel(
             session, graph.num_clients, derive(seed, "defense", key=key), transcript, keep or Keep(), progress

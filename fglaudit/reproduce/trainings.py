@@ -10,7 +10,7 @@ import torch
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.none import NoDefense
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Defense, FederatedProtocol, Trained, bound
+from fglaudit.interfaces import Defense, FederatedProtocol, Trained
 from fglaudit.partition import PartitionSpec
 from fglaudit.rng import derive
 from fglaudit.wire.channel import RecordingChannel
@@ -65,7 +65,7 @@ def trained_on(
 ) -> tuple[Trained, Measured]:
     """Train once on ``graph``, as :func:`trained` does."""
     protocol.check(graph)
-    session = bound(defense, protocol.context(graph))
+    session = defense.bind(protocol.context(graph))
     channel = RecordingChannel(session, graph.num_clients, derive(seed, "defense"))
     start = time.process_time()
     outcome = protocol.train(graph, channel, rng=derive(seed, "train"), device=device)

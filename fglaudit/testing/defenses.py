@@ -11,7 +11,7 @@ from fglaudit.conformance.runs import example_graph, record
 from fglaudit.facts import Additive, Field
 from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import Word
-from fglaudit.interfaces import Defense, FederatedProtocol, bound
+from fglaudit.interfaces import Defense, FederatedProtocol
 from fglaudit.rng import derive
 
 
@@ -34,7 +34,7 @@ def check_defense(
     assert reason is None or reason.strip(), "a refusal needs a reason"
     if reason is not None:
         return
-    session = bound(defense, context)
+    session = defense.bind(context)
     for k in range(graph.num_clients):
         client = graph.client(k)
         kept = {f.name: copy_of(getattr(client, f.name)) for f in dataclasses.fields(client)}

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Trained, bound
+from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Trained
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.rng import split
 from fglaudit.structure import Structure
@@ -125,7 +125,7 @@ def _session(protocol: FederatedProtocol, defense: Defense | None, graph: Federa
     context = protocol.context(graph)
     if (why := defense.unsupported(context)) is not None:
         raise FglauditError(f"the defense must serve the graph that is made up; {why}; make up another one")
-    return bound(defense, context)
+    return defense.bind(context)
 
 
 def _with_settings(protocol: FederatedProtocol, settings: Mapping[str, Any] | None) -> FederatedProtocol:

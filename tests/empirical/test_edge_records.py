@@ -19,7 +19,7 @@ from fglaudit.empirical.replays.canaries import covered_nodes
 from fglaudit.empirical.replays.replaced import replaced_records, taken_away
 from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import Verdict, Word
-from fglaudit.interfaces import Channel, Defense, FederatedProtocol, Trained, bound
+from fglaudit.interfaces import Channel, Defense, FederatedProtocol, Trained
 from fglaudit.payloads import SERVER, LabelDistributions, MessageBatch
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.private.gap import EDGE, GAP, REPORTING
@@ -48,7 +48,7 @@ class Leaking(GAP):
 
 def verdict(protocol: FederatedProtocol, defense: Defense) -> Verdict:
     graph = example_graph()
-    session = bound(defense, protocol.context(graph))
+    session = defense.bind(protocol.context(graph))
     channel = RecordingChannel(session, graph.num_clients, derive(0, "defense"))
     protocol.train(graph, channel, rng=derive(0, "train"), device=CPU)
     word, _ = judge(protocol, graph, defense, session, channel.counted, channel.unstated, seed=0, device=CPU)

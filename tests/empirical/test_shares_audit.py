@@ -15,7 +15,7 @@ from fglaudit.defenses.training.dp_fedavg import DpFedAvg
 from fglaudit.empirical.judge import judge
 from fglaudit.facts import Absent, Fact, Field
 from fglaudit.guarantees import Audit, Outcome, Verdict
-from fglaudit.interfaces import Defense, DefenseSession, Guarantee, bound
+from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.rng import derive
@@ -58,7 +58,7 @@ class Cancelling(Broken):
 
 
 def shares(defense: Defense) -> tuple[Verdict, Audit | None]:
-    session = bound(defense, PROTOCOL.context(GRAPH))
+    session = defense.bind(PROTOCOL.context(GRAPH))
     channel = RecordingChannel(session, GRAPH.num_clients, derive(0, "defense"))
     PROTOCOL.train(GRAPH, channel, rng=derive(0, "train"), device=CPU)
     found, _ = judge(PROTOCOL, GRAPH, defense, session, channel.counted, channel.unstated, seed=0, device=CPU)

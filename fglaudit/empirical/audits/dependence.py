@@ -26,7 +26,7 @@ from fglaudit.empirical.replays.staging import Staged
 from fglaudit.facts import ROWS, Randomised, first
 from fglaudit.graph import ClientGraph
 from fglaudit.guarantees import REFUTED_AT, Audit, Outcome
-from fglaudit.interfaces import Defense, bound
+from fglaudit.interfaces import Defense
 from fglaudit.privacy.accounted import Noised
 from fglaudit.rng import derive
 
@@ -236,4 +236,4 @@ def answer() -> None:
 
 def _first_release(defense: Defense, context: Context, bench: Bench, seed: int) -> Tensor:
     rng = derive(seed, "audits", "elsewhere")
-    return bench.at(bench.size_within()).play(bound(defense, context), 0, rng)
+    return bench.at(bench.size_within()).play(defense.bind(context), 0, rng)

@@ -19,7 +19,7 @@ from torch import Tensor
 from fglaudit.context import Context
 from fglaudit.facts import Additive, first
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Defense, FederatedProtocol, LocalUpdate, bound
+from fglaudit.interfaces import Defense, FederatedProtocol, LocalUpdate
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.privacy.counted import Counted
 from fglaudit.rng import derive
@@ -107,7 +107,7 @@ class _Replay:
         held: Held,
         reach: Reach,
     ) -> None:
-        self.session = bound(defense, context)
+        self.session = defense.bind(context)
         self.trace = Trace()
         self._seed, self._draws = seed, draws
         self._forced, self._held = forced, held

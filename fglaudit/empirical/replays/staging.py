@@ -35,7 +35,7 @@ from fglaudit.facts import (
 )
 from fglaudit.federated.problem import pooled
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, bound
+from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol
 from fglaudit.payloads import MessageBatch
 from fglaudit.privacy.accounted import Accounted, Noised
 from fglaudit.privacy.tradeoff import TradeOff
@@ -74,7 +74,7 @@ def staged(
     context = protocol.context(graph)
 
     def fresh() -> DefenseSession:
-        return bound(defense, context)
+        return defense.bind(context)
 
     session = fresh()
     facts = session.facts()

@@ -36,7 +36,7 @@ from fglaudit.he.keys import ClientKeys
 from fglaudit.he.packed_rows import PackedRows
 from fglaudit.he.threshold_bfv import ThresholdBfv
 from fglaudit.he.weighted_rows import WeightedRows
-from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, bound
+from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol
 from fglaudit.payloads import MessageBatch
 from fglaudit.rng import derive
 from fglaudit.sealing import SealedRows
@@ -173,7 +173,7 @@ def _fresh_audit(trace: SealedTrace, defense: Defense, context: Context, seed: i
         again = _sealed_again(trace.session, part, 1, seed)
         others = {
             "the same message twice": [_sealed_again(trace.session, part, 2, seed), units(sent) if own else {}],
-            "under other keys": [_sealed_again(bound(defense, context), part, 1, seed + 1)],
+            "under other keys": [_sealed_again(defense.bind(context), part, 1, seed + 1)],
         }
         same = _sealed_again(trace.session, alike, 3, seed)
         if not known:

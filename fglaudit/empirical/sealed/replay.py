@@ -11,7 +11,7 @@ from torch import Tensor
 from fglaudit.context import Context
 from fglaudit.defenses.aggregation.secure_aggregation import MaskingRound, MaskingSession
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, bound
+from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.rng import derive
 from fglaudit.sealing import SealedTensor, sealed_tensor
@@ -96,7 +96,7 @@ def sealed_replay(
     device: torch.device,
 ) -> SealedTrace:
     """Train until two rounds had sealed messages, under a fresh bind of ``defense``."""
-    session = bound(defense, context)
+    session = defense.bind(context)
     channel = _Sealing(session, graph.num_clients, derive(seed, "sealed replay"))
     channel.trace = SealedTrace(session)
     with contextlib.suppress(_EnoughError):

@@ -82,9 +82,8 @@ def _independent(facts: Sequence[Fact]) -> bool:
 
 
 def _caller(session: DefenseSession, hook: Hook, given: Values, about: Stated, rng: torch.Generator) -> Called:
-    if any(
-        isinstance(fact, Sampled) for fact in about.facts
-    ):  # whose draws change all numbers, unless there is nothing
+    # A sample's draws change all numbers, unless there is nothing to sample.
+    if any(isinstance(fact, Sampled) for fact in about.facts):
         given = {**given, about.name: torch.zeros_like(given[about.name])}
 
     def called(mode: Redrawn | None, another: bool = False) -> Tensor | None:
