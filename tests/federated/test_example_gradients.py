@@ -124,5 +124,5 @@ def test_a_layer_that_opacus_cannot_handle_is_named() -> None:
 
 def test_without_opacus_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opacus.grad_sample", None)
-    with pytest.raises(FglauditError, match=r"pip install 'fglaudit\[dp\]'"):
+    with pytest.raises(FglauditError, match=r"pip install 'fglaudit\[dev\]'"):
         opacus_gradients(nn.Linear(2, 2), (torch.randn(1, 2),), torch.zeros(1, dtype=torch.long))
