@@ -19,8 +19,6 @@ from fglaudit.context import Context
 from fglaudit.datasets import DatasetSpec
 from fglaudit.datasets.csbm_options import CsbmOptions
 from fglaudit.defenses.none import NoDefense
-from fglaudit.defenses.stack import Stack
-from fglaudit.errors import FglauditError
 from fglaudit.execution.run_cell import run_cell
 from fglaudit.facts import Additive, Fact, Field
 from fglaudit.finding import CellRecord, Finding, Status
@@ -103,33 +101,24 @@ class MyGrid(Defense):
         return _Grid(self.step)
 
 
-class _AsBefore(DefenseSession):
-    def noise(self) -> dict[str, float]:
-        return {"NeighborSums": 0.05}
+class _Helpers(DefenseSession):
+    """Its own methods may have any name."""
 
-
-class _Parameters(DefenseSession):
-    def parameters(self) -> dict[str, float]:
-        return {"clip": 1.0}
+    def noise(self) -> float:
+        return 0.05
 
 
 @dataclass(frozen=True)
-class Old(Defense):
-    """States what it does as was usual before facts."""
-
-    name: ClassVar[str] = "old"
-    session: type[DefenseSession] = _AsBefore
+class Helping(Defense):
+    name: ClassVar[str] = "helping"
 
     def bind(self, context: Context) -> DefenseSession:
-        return self.session()
+        return _Helpers()
 
 
-@pytest.mark.parametrize(("session", "hook"), [(_AsBefore, "noise"), (_Parameters, "parameters")])
-def test_old_statements_are_refused_by_name(session: type[DefenseSession], hook: str) -> None:
-    with pytest.raises(FglauditError, match=rf"facts\(\); the session of old has {hook}\(\)"):
-        record_training(example_graph(), FedGCN(rounds=1), Old(session))
-    with pytest.raises(FglauditError, match=rf"the session of old has {hook}\(\)"):
-        Stack((Old(session), NoDefense())).bind(FedGCN(rounds=1).context(example_graph()))
+def test_a_session_may_have_methods_of_its_own() -> None:
+    recording, _ = record_training(example_graph(), FedGCN(rounds=1), Helping())
+    assert recording.public.facts == ()
 
 
 def cell(protocol: FederatedProtocol, defense: Defense, attack: Attack, observer: ObserverSpec) -> Cell:
