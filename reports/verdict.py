@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fglaudit.finding import Status
+from fglaudit.quantities.base import NO_ROW_REACHES
 from fglaudit.reports.achieved import achieved
 from fglaudit.reports.alarms import alarms as find_alarms
 from fglaudit.reports.alarms import refuted
-from fglaudit.reports.answers import AnswerWord, applies, below_or_unseen, not_all, not_allowed_for
+from fglaudit.reports.answers import Answer, AnswerWord, answers, applies, below_or_unseen, not_all, not_allowed_for
 from fglaudit.reports.choosing.choice import Confirmations
 from fglaudit.reports.choosing.cost import cost_lines
 from fglaudit.reports.choosing.fell_behind import fell_behind
@@ -195,7 +196,17 @@ def _judged(
         return _Judged("unknown", "No working attack here succeeded, but not every attack worked.", *closest)
     if doubts := [why for s in settings if (why := not_all(s, observer))]:
         return _Judged("unknown", f"{_sentence(doubts[0])}.", *closest)
+    if untested := [a for a in answers(settings) if a.observer == observer and _open_features(a)]:
+        where, why = labels.setting(untested[0].setting), untested[0].reason
+        return _Judged("unknown", f"Features were not tested with {where}: {why}.", *closest)
     return _Judged("held", "No attack here succeeded. That is not a guarantee.", *closest)
+
+
+def _open_features(answer: Answer) -> bool:
+    """Whether features could have reached the observer, and no attack told whether any did."""
+    untested = answer.applies and answer.quantity == FEATURES and answer.word is AnswerWord.NOT_TESTED
+    said = {finding.reason for leak in answer.leaks for finding in leak.findings}
+    return untested and said != {NO_ROW_REACHES} and not any(leak.uninformative for leak in answer.leaks)
 
 
 def _exposure(pair: tuple[Setting, Leak]) -> tuple[float, float]:

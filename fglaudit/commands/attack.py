@@ -35,6 +35,9 @@ def attack(
         list[int] | None, typer.Option(help="A column that is hidden in every second auxiliary row; may be repeated.")
     ] = None,
     device: DeviceOption = "auto",
+    trust_plugins: Annotated[
+        bool, typer.Option("--trust-plugins", help="Run the Python files of a protocol or defense that the run names.")
+    ] = False,
 ) -> None:
     """Attack a saved recording without training again; writes RUN/attacks/NAME, never over the run's own files."""
     import torch
@@ -61,11 +64,18 @@ def attack(
     screen = console()
     chosen = name or "-".join([*(o.name.replace(":", "-") for o in observers), *(type(a).name for a in attacks)])
     folder, records = attack_saved(
-        found, observers, attacks, chosen, torch.device(pick_device(device)), lambda text: print(text, file=sys.stderr)
+        found,
+        observers,
+        attacks,
+        chosen,
+        torch.device(pick_device(device)),
+        lambda text: print(text, file=sys.stderr),
+        trust_plugins=trust_plugins,
     )
     print_answers(screen, write_outputs(folder))
     if failed := failed_rows(records):
         screen.print(failures_table(failed))
     say(screen, results(folder))
     # Recordings keep messages, not verdicts: what the run found out about its guarantees holds here too.
-    end(troubles(records, audited=stored_records(found)))
+    audited, unread = stored_records(found)
+    end([*troubles(records, audited=audited), *unread])

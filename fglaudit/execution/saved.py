@@ -6,7 +6,6 @@ Where the run kept no truth, attacks run unscored and their results are stored i
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from torch import Tensor
 from fglaudit import __version__, registry
 from fglaudit.attacking import run_attacks
 from fglaudit.errors import FglauditError
+from fglaudit.execution.exit_code import ExitCode, Trouble
 from fglaudit.execution.folder.plan import Planned
 from fglaudit.execution.folder.run_folder import READ, run_folder
 from fglaudit.execution.folder.stored_record import Made, record_text
@@ -81,13 +81,19 @@ def find(path: Path) -> Source:
     return Source(path, found, manifest.suite)
 
 
-def stored_records(source: Source) -> list[CellRecord]:
-    """Return the records that the run itself made of the cells of ``source``; damaged or missing ones are left out."""
-    records = []
+def stored_records(source: Source) -> tuple[list[CellRecord], list[Trouble]]:
+    """Return the records that the run itself made of the cells of ``source``, and what is wrong with those that cannot
+    be read: one of them may say that a guarantee is refuted. A recording that lies alone has none."""
+    records, unread = [], []
     for recording in source.recordings:
-        with contextlib.suppress(FglauditError):
-            records.append(read_record(source.run / "cells" / f"{recording.name}.json"))
-    return records
+        path = source.run / "cells" / f"{recording.name}.json"
+        if not path.exists():
+            continue
+        try:
+            records.append(read_record(path))
+        except FglauditError as error:
+            unread.append(Trouble(ExitCode.FAILED, f"what the run found out about its guarantee is lost: {error}"))
+    return records, unread
 
 
 def attack_saved(
@@ -97,11 +103,14 @@ def attack_saved(
     name: str,
     device: torch.device,
     announce: Callable[[str], None] = lambda text: None,
+    *,
+    trust_plugins: bool = False,
 ) -> tuple[Path, list[CellRecord]]:
     """Run ``attacks`` on every recording of ``source`` and write the records into ``RUN/attacks/NAME``.
 
     Args:
         announce: called with a line per recording.
+        trust_plugins: run Python files that the recordings name.
 
     Raises:
         FglauditError: the name is taken or no name of a folder, or an observer knows what was not recorded.
@@ -116,7 +125,9 @@ def attack_saved(
     records = []
     for path in source.recordings:
         announce(f"attacking {path}")
-        record, results = _attacked(Recording.load(path), source, path, observers, attacks, device)
+        record, results = _attacked(
+            Recording.load(path, trust_plugins=trust_plugins), source, path, observers, attacks, device
+        )
         store_record(folder, record)
         for file, tensors in results.items():
             make_folder(folder / "results")

@@ -11,7 +11,7 @@ import linecache
 import re
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,19 @@ def refuse_without_class(name: str) -> None:
         classes = []
     fix = " or ".join(f"{name}:{cls}" for cls in classes[:3]) or f"{name}:Class"
     raise FglauditError(f"a plugin file is named together with its class; got {shown(name)}; write {fix}")
+
+
+def names_of_files(value: Any) -> Iterator[str]:
+    """Yield every text in ``value`` that reads ``file.py:Class``, however deep it stands."""
+    if isinstance(value, str):
+        if re.search(r"\.py:\w+\Z", value):
+            yield value
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from names_of_files(part)
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from names_of_files(part)
 
 
 def is_loaded(path: Path) -> bool:

@@ -14,6 +14,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.files.own import read_stamped, stamped, write_atomic
 from fglaudit.guarantees import FieldState, Verdict, verdict_from_json
 from fglaudit.interfaces import Defense, FederatedProtocol, Guarantee
+from fglaudit.plugins.modules import names_of_files
 from fglaudit.privacy.accounting import Relation
 from fglaudit.view import Observer, PublicFacts, View
 from fglaudit.wire.rehearsal import rehearsal
@@ -91,15 +92,21 @@ class Recording:
         SideKnowledge.load(folder)
 
     @staticmethod
-    def load(folder: Path) -> Recording:
+    def load(folder: Path, *, trust_plugins: bool = False) -> Recording:
         """Open what :meth:`save` wrote; messages and rows are read when asked for, protocol and defense come from the
         registry.
 
+        Args:
+            trust_plugins: run the Python files that the recording names; whoever made it chose them.
+
         Raises:
-            FglauditError: if a file is missing or damaged, or the protocol is not known here.
+            FglauditError: if a file is missing or damaged, the protocol is not known here, or the recording names
+                Python files that are not trusted.
         """
         try:
             stored = read_stamped(folder / _FILE, _FILE, "record the run again with record: all")
+            if not trust_plugins:
+                _refuse_files(stored["description"], folder)
             protocol = protocol_of(stored["description"])
             defense = _defense_of(stored["description"])
             relation = stored["guarantee"].get("relation")
@@ -122,6 +129,14 @@ class Recording:
                 f"a recording needs a whole {_FILE}; {folder} has none ({type(error).__name__}: {error}); record the"
                 " run again with record: all"
             ) from error
+
+
+def _refuse_files(description: Mapping[str, Any], folder: Path) -> None:
+    if files := sorted(set(names_of_files(description))):
+        raise FglauditError(
+            f"Python files that a recording names run only if they are trusted, since whoever sent it chose them;"
+            f" {folder} names {', '.join(files)}; read them, then give --trust-plugins"
+        )
 
 
 def protocol_of(description: Mapping[str, Any]) -> FederatedProtocol:

@@ -14,14 +14,14 @@ afterwards is refused by :mod:`fglaudit.plugins.modules`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fglaudit.errors import FglauditError, shown
 from fglaudit.files.user import is_file, resolved, user_path
-from fglaudit.plugins.modules import load_files, read_plugin
+from fglaudit.plugins.modules import load_files, names_of_files, read_plugin
 
 _WHAT = "a plugin given as file.py:Class"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -80,7 +80,7 @@ def check_plugin_files(
     Raises:
         FglauditError: a file is missing, not trusted, or has another content than the suite says.
     """
-    wanted = {Path(near_suite(name, folder).rpartition(":")[0]) for name in _names(entries)}
+    wanted = {Path(near_suite(name, folder).rpartition(":")[0]) for name in names_of_files(entries)}
     expected = {}
     for text, digest in pinned.items():
         path = Path(near_suite(f"{text}:", folder).rpartition(":")[0])
@@ -109,16 +109,3 @@ def check_plugin_files(
     if trust.imports:
         load_files({str(file.path): file.sha256 for file in files})
     return files
-
-
-def _names(value: Any) -> Iterator[str]:
-    """Yield every text in ``value`` that reads ``file.py:Class``, however deep it stands."""
-    if isinstance(value, str):
-        if re.search(r"\.py:\w+\Z", value):
-            yield value
-    elif isinstance(value, (list, tuple)):
-        for part in value:
-            yield from _names(part)
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from _names(part)

@@ -60,6 +60,10 @@ def test_run_attack_and_report_end_with_3_where_a_guarantee_is_refuted(
         said = capsys.readouterr().err.splitlines()[-1]
         assert said == "error: the guarantee of none on fedgcn is refuted: noise of a third of the stated scale"
     assert call(*attack, "--name", "second") == ExitCode.INPUT  # the name is taken
+    for path in Path("run/cells").glob("*.json"):
+        path.write_text("{")
+    assert call(*attack, "--name", "third") == ExitCode.FAILED  # whether anything was refuted is not known any more
+    assert "what the run found out about its guarantee is lost" in capsys.readouterr().err
 
 
 def damaged(record: CellRecord) -> CellRecord:

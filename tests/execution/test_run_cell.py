@@ -145,6 +145,24 @@ def test_a_saved_truth_is_the_truth(tmp_path: Path) -> None:
         GroundTruth.load(tmp_path, ALL.protocol)
 
 
+@pytest.mark.parametrize("kind", ["defense_class", "protocol_class", "inside"])
+def test_files_that_a_recording_names_run_only_if_they_are_trusted(kind: str, tmp_path: Path) -> None:
+    """A recording can come from anybody, and so can the path in it."""
+    recording, _ = record_cell(ALL)
+    file, ran = tmp_path / "sent.py", tmp_path / "ran"
+    file.write_text(f"from pathlib import Path\nPath({str(ran)!r}).touch()\nclass Sent: ...\n")
+    name = f"{file}:Sent"
+    changed = {"protocol": {**recording.description["protocol"], "parts": [name]}} if kind == "inside" else {kind: name}
+    replaced = dataclasses.replace(recording, description={**recording.description, **changed})
+    replaced.save(tmp_path / "recording")
+    with pytest.raises(FglauditError, match=r"only if they are trusted.*sent\.py:Sent; read them, then give --trust"):
+        Recording.load(tmp_path / "recording")
+    assert not ran.exists()
+    if kind == "defense_class":  # this one is no defense, so the messages are attacked without one
+        assert Recording.load(tmp_path / "recording", trust_plugins=True).seed == recording.seed
+        assert ran.exists()
+
+
 def test_a_defense_that_does_not_fit_is_a_row_with_a_reason() -> None:
     record = run(dataclasses.replace(CELL, protocol=GCN(rounds=1), defense=Gaussian()))
     assert len(record.findings) == 6

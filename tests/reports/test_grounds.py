@@ -18,6 +18,7 @@ from fglaudit.execution.folder.stored_run import Manifest
 from fglaudit.files.own import stamped, unstamped
 from fglaudit.finding import CellRecord, Status
 from fglaudit.guarantees import FieldState
+from fglaudit.quantities.base import NO_ROW_REACHES
 from fglaudit.reports.answers import AnswerWord
 from fglaudit.reports.choosing.choice import CHOSEN
 from fglaudit.reports.labels import Labels
@@ -60,6 +61,20 @@ def test_a_leak_alone_is_its_printed_interval_and_one_of_many_is_corrected(tmp_p
     assert many["weak"].low == low  # what is printed stays what it is
     # Whether it is called a leak among twelve is decided at the corrected level.
     assert bool(many["weak"].grounds) == ((tails[0.025 / 12] or 0) > 0)
+
+
+@pytest.mark.parametrize(
+    ("reason", "word"), [("no sums reach this observer", AnswerWord.NOT_SHOWN), (NO_ROW_REACHES, AnswerWord.HELD)]
+)
+def test_nothing_is_held_while_features_that_may_reach_an_observer_are_untested(
+    tmp_path: Path, reason: str, word: AnswerWord
+) -> None:
+    made = cell({"lira": rows([0] * 45)})
+    assert verdict(tmp_path / "alone", made).word is AnswerWord.HELD
+    untried = replace(made.findings[0], attack="subset-sum", status=Status.NOT_APPLICABLE, reason=reason)
+    found = verdict(tmp_path, replace(made, findings=(*made.findings, untried)))
+    assert found.word is word
+    assert ("Features were not tested" in found.headline) == (word is AnswerWord.NOT_SHOWN)
 
 
 def test_what_is_a_leak_alone_need_not_be_one_among_many(tmp_path: Path) -> None:
