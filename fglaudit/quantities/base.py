@@ -83,8 +83,22 @@ class ObserverTruth:
 
     def others(self) -> Tensor:
         """Return the clients that are not observing, ascending."""
-        watching = self.observer.clients
-        return torch.tensor([k for k in range(self.graph.num_clients) if k not in watching], dtype=torch.long)
+        other = torch.ones(self.graph.num_clients, dtype=torch.bool)
+        other[list(self.observer.clients)] = False
+        return other.nonzero().squeeze(1)
+
+    def owners(self) -> Tensor:
+        """Return the client that holds each node [N]: the last one where clients overlap, -1 where none does. Whoever
+        gets it must not change it."""
+        if "owners" not in self.shared:
+            nodes = torch.cat(self.graph.clients)
+            clients = torch.arange(self.graph.num_clients).repeat_interleave(
+                torch.tensor([len(ids) for ids in self.graph.clients], dtype=torch.long)
+            )
+            unheld = torch.full((self.graph.num_nodes,), -1)
+            self.shared["owners"] = unheld.scatter_reduce(0, nodes, clients, "amax")
+        found: Tensor = self.shared["owners"]
+        return found
 
     def foreign(self) -> Tensor:
         """Return which nodes no observing client holds, a mask [N]."""
@@ -95,16 +109,14 @@ class ObserverTruth:
 
     def held_by_others(self, nodes: Tensor) -> Tensor:
         """Return which of ``nodes`` [S] clients hold, but no observing one, a mask [S]."""
-        return torch.isin(nodes, torch.cat(self.graph.clients)) & self.foreign()[nodes]
+        return (self.owners()[nodes] >= 0) & self.foreign()[nodes]
 
     def clusters(self, nodes: Tensor) -> Tensor:
         """Return the cluster of everything asked about ``nodes`` [S], for intervals: the observing client where every
         client is one in turn, otherwise the client that owns the node (the last one where clients overlap). Nodes that
         no client holds are one more cluster."""
-        owner = torch.full((self.graph.num_nodes,), self.graph.num_clients)
-        for k, ids in enumerate(self.graph.clients):
-            owner[ids] = k
-        return self.clusters_of(owner[nodes])
+        owner = self.owners()[nodes]
+        return self.clusters_of(torch.where(owner >= 0, owner, self.graph.num_clients))
 
     def clusters_of(self, clients: Tensor) -> Tensor:
         """Return the cluster of everything asked about ``clients`` [S], as :meth:`clusters` does of nodes."""

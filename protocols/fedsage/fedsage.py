@@ -193,18 +193,18 @@ def _with_noisy_neighbors(
     clients: Sequence[ClientGraph], std: float, channel: Channel, rng: torch.Generator
 ) -> list[ClientGraph]:
     """Have owners send the rows of every client's remote neighbours with noise; attach what arrives."""
-    holder = torch.full((1 + max(int(c.nodes.max().item()) for c in clients),), -1)
-    place = torch.zeros_like(holder)
-    for k, client in enumerate(clients):  # of overlapping clients the last one that holds a node sends its row
-        holder[client.nodes], place[client.nodes] = k, torch.arange(len(client.nodes))
+    nodes = torch.cat([client.nodes for client in clients])
+    owner = torch.repeat_interleave(torch.arange(len(clients)), torch.tensor([len(c.nodes) for c in clients]))
+    place = torch.full((int(nodes.max().item()) + 1,), -1)  # of overlapping clients the last one sends a node's row
+    place.scatter_reduce_(0, nodes, torch.arange(len(nodes)), "amax")
     wanted = torch.cat([client.remote_nodes for client in clients])
     if not len(wanted):
         return list(clients)
     receiver = torch.repeat_interleave(torch.arange(len(clients)), torch.tensor([len(c.remote_nodes) for c in clients]))
-    pair = holder[wanted] * len(clients) + receiver
+    pair = owner[place[wanted]] * len(clients) + receiver
     order = torch.argsort(pair, stable=True)
     pairs, index = torch.unique(pair[order], return_inverse=True)
-    x = torch.stack([clients[k].x[i].float() for k, i in zip(holder[wanted], place[wanted], strict=True)])[order]
+    x = torch.cat([client.x for client in clients])[place[wanted[order]]].float()
     payload = RawFeatures(wanted[order], x + std * torch.randn(x.shape, generator=rng))
     senders = torch.div(pairs, len(clients), rounding_mode="floor")
     splits = row_starts(index, len(pairs))

@@ -20,6 +20,10 @@ from fglaudit.quantities.ranking import found_at, placements
 from fglaudit.view import View
 
 _UNLISTED = float("-inf")
+_MOST_PAIRS = 2**23
+"""Pairs of known rows that a guess lists: all pairs of 4096 rows."""
+_BLOCK = 1024
+"""Rows that are compared with all others at a time."""
 
 
 class Edges(InferredQuantity):
@@ -48,10 +52,8 @@ class Edges(InferredQuantity):
             return Inference(self.name, torch.empty(0, 2, dtype=torch.long), torch.empty(0, dtype=torch.double))
         rows = known.x.double() - known.x.double().mean(0)
         rows = rows / rows.norm(dim=1, keepdim=True).clamp(min=1e-12)
-        first, second = torch.triu_indices(len(rows), len(rows), offset=1)
-        cosine = (rows @ rows.T)[first, second]
-        likely = cosine > 0
-        return Inference(self.name, known.nodes[torch.stack([first, second], 1)][likely], cosine[likely])
+        pairs, cosine = _likely_pairs(rows)
+        return Inference(self.name, known.nodes[pairs], cosine)
 
     def planted(self, planted: Planted) -> Question:
         nodes = planted.view.public.num_nodes
@@ -88,3 +90,18 @@ class Edges(InferredQuantity):
         at_one = found_at(positive, negative, 0.01, rest=rest)
         columns = {"auc": float(values.mean().item()), "tpr_at_fpr_1": float(at_one.mean().item())}
         return Scores(values, question.clusters, columns)
+
+
+def _likely_pairs(rows: Tensor, most: int = _MOST_PAIRS) -> tuple[Tensor, Tensor]:
+    """Return the pairs of ``rows`` [R, F] with a positive product, places [P, 2] and products [P]; the ``most`` largest
+    where there are more."""
+    found, products = torch.empty(0, 2, dtype=torch.long), rows.new_empty(0)
+    for start in range(0, len(rows), _BLOCK):
+        block = (rows[start : start + _BLOCK] @ rows[start:].T).triu(1)
+        first, second = (block > 0).nonzero(as_tuple=True)
+        found = torch.cat([found, torch.stack([first, second], 1) + start])
+        products = torch.cat([products, block[first, second]])
+        if len(products) > most:
+            products, kept = products.topk(most)
+            found = found[kept]
+    return found, products

@@ -52,15 +52,13 @@ class Game(Question):
         exposed = truth.protocol.exposed(graph, truth.observer)
         known = auxiliary.nodes if truth.partial is None else torch.cat([auxiliary.nodes, truth.partial.nodes])
         targets = exposed[~torch.isin(exposed, known)]
-        owner = torch.full((graph.num_nodes,), -1)
-        owner[torch.cat(graph.clients)] = torch.cat([torch.full_like(ids, k) for k, ids in enumerate(graph.clients)])
         samples = graph.x.shape[1] if graph.x.dim() == 3 else 1
         rows = graph.x[targets].reshape(-1, graph.num_features)
         labels = graph.y[targets] if graph.y.dim() == 1 else graph.y[targets].flatten()
         targets = targets.repeat_interleave(samples)
         if len(labels) < len(targets):
             labels = labels.repeat_interleave(samples)
-        owners = owner[targets]  # where clients overlap, the last one that holds the node
+        owners = truth.owners()[targets]
         clusters = torch.full_like(targets, truth.observer.clients[0]) if truth.pooled else owners
         return Game(
             targets,
@@ -110,9 +108,13 @@ class Game(Question):
         rows, present = torch.zeros_like(self.truth), torch.zeros(len(self.targets), dtype=torch.bool)
         proven = torch.zeros_like(present)
         order = torch.argsort(result.confidence, descending=True, stable=True)
-        for node in torch.unique(self.targets).tolist():
-            wanted = (self.targets == node).nonzero().squeeze(1)
-            given = order[result.nodes[order] == node][: len(wanted)]
+        order = order[torch.argsort(result.nodes[order], stable=True)]  # of one node, the most confident first
+        nodes, counts = torch.unique(self.targets, return_counts=True)
+        begin, end = (torch.searchsorted(result.nodes[order], nodes, right=right) for right in (False, True))
+        end = torch.minimum(end, begin + counts)
+        groups = torch.argsort(self.targets, stable=True).split(counts.tolist())
+        for wanted, first, last in zip(groups, begin.tolist(), end.tolist(), strict=True):
+            given = order[first:last]
             found = result.rows[given].to(rows.dtype)
             cosine = directions(found) @ directions(self.truth[wanted]).T
             row, column = (
