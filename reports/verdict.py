@@ -199,7 +199,8 @@ def _judged(
     if untested := [a for a in answers(settings) if a.observer == observer and _open_features(a)]:
         where, why = labels.setting(untested[0].setting), untested[0].reason
         return _Judged("unknown", f"Features were not tested with {where}: {why}.", *closest)
-    return _Judged("held", "No attack here succeeded. That is not a guarantee.", *closest)
+    once = "" if any(len(setting.seeds) > 1 for setting in settings) else " in the one training"
+    return _Judged("held", f"No attack here succeeded{once}. That is not a guarantee.", *closest)
 
 
 def _open_features(answer: Answer) -> bool:

@@ -10,7 +10,6 @@ import torch
 from scipy.stats import beta
 from torch import Tensor
 
-from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Inference
 from fglaudit.quantities.base import InferredQuantity, Question, Scores
 from fglaudit.quantities.negatives import Negatives
@@ -98,15 +97,6 @@ def enough_negatives(count: int, rate: float) -> bool:
     return count >= round(1 / rate)
 
 
-def require_negatives(count: int, rate: float) -> None:
-    """Raise :class:`FglauditError` unless there are :func:`enough_negatives`."""
-    if not enough_negatives(count, rate):
-        raise FglauditError(
-            f"a false-positive rate of {rate:g} needs at least {round(1 / rate)} non-members; got {count}; take more of"
-            " them or ask for a higher rate"
-        )
-
-
 class RankedQuantity(InferredQuantity):
     """A quantity whose subjects are true or not: an estimate is a score [S], the higher the likelier, the metric is the
     area under the ROC curve, and a guess says the same of every subject."""
@@ -120,6 +110,7 @@ class RankedQuantity(InferredQuantity):
         true = question.truth > 0
         positive, negative = estimate[true].double(), estimate[~true].double()
         values = placements(positive, negative)
-        at_one = found_at(positive, negative, 0.01)
-        columns = {"auc": float(values.mean().item()), "tpr_at_fpr_1": float(at_one.mean().item())}
+        columns = {"auc": float(values.mean().item())}
+        if enough_negatives(len(negative), 0.01):
+            columns["tpr_at_fpr_1"] = float(found_at(positive, negative, 0.01).mean().item())
         return Scores(values, question.clusters[true], columns, against(positive, negative, question.clusters[~true]))
