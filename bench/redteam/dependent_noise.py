@@ -130,6 +130,40 @@ def _hashed_beside_own(rows: int, width: int, ids: Tensor, rng: torch.Generator)
     return moved
 
 
+def _ranks(ranks: Tensor) -> Tensor:
+    """Normal numbers of those ranks, modulo 1."""
+    normal: Tensor = torch.special.ndtri((ranks % 1).clamp(1e-12, 1 - 1e-12))
+    return normal
+
+
+def _places(count: int, of: int) -> Tensor:
+    """Numbers [n, of] that stand nowhere near one another, which everybody knows."""
+    return torch.randperm(count, generator=derive(10, "places"))[: count // of * of].view(-1, of)
+
+
+def _hashed_of_one(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
+    """Of two numbers the second's rank is a hash of the first's, beside a hundredth of its own."""
+    noise = _normal((rows, width), rng).flatten()
+    one, other = _places(len(noise), 2).T
+    noise[other] = _ranks(997.13 * torch.special.ndtr(noise[one]) + 0.01 * torch.special.ndtr(noise[other]))
+    return noise.view(rows, width)
+
+
+def _sizes_of_one(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
+    """As above, of sizes alone: signs are the numbers' own."""
+    noise = _hashed_of_one(rows, width, ids, rng).abs()
+    return noise * _normal((rows, width), rng).sign()
+
+
+def _ring_ranks(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
+    """Four numbers' ranks are sums of neighbours along a ring, beside a hundredth of their own: with every second one
+    taken off, they add up to little more than a whole number."""
+    drawn, own = torch.rand(2, rows * width, generator=rng, dtype=torch.float64)
+    at = _places(rows * width, 4)
+    drawn[at] = drawn[at] + drawn[at].roll(1, 1) + 0.01 * own[at]
+    return _ranks(drawn).view(rows, width)
+
+
 def _last_of_all(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
     """The last number's rank is the sum of all others', modulo 1."""
     noise = _normal((rows, width), rng)
@@ -195,6 +229,21 @@ def _honest_turned(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> 
     return _normal((rows, width), rng) @ _turn(width)
 
 
+def _honest_turned_pairs(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
+    """Two numbers nowhere near one another are turned together."""
+    noise = _normal((rows, width), rng).flatten()
+    one, other = _places(len(noise), 2).T
+    noise[one], noise[other] = 0.8 * noise[one] + 0.6 * noise[other], 0.8 * noise[other] - 0.6 * noise[one]
+    return noise.view(rows, width)
+
+
+def _honest_moved(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
+    """A draw in other places and one of its own, each used once."""
+    moved, own = _normal((2, rows * width), rng)
+    noise: Tensor = 0.8 * moved[_places(rows * width, 1)[:, 0]] + 0.6 * own
+    return noise.view(rows, width)
+
+
 def _honest(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
     return _normal((rows, width), rng)
 
@@ -218,6 +267,9 @@ RULES: dict[str, Callable[[int, int, Tensor, torch.Generator], Tensor]] = {
     "eight-ranks": _eight_ranks,
     "eight-hashed": _eight_hashed,
     "hashed-beside-own": _hashed_beside_own,
+    "hashed-of-one": _hashed_of_one,
+    "sizes-of-one": _sizes_of_one,
+    "ring-ranks": _ring_ranks,
     "scattered-ranks": _scattered_ranks,
     "looks-for-modes": _looks_for_modes,
     "last-of-all": _last_of_all,
@@ -230,6 +282,8 @@ RULES: dict[str, Callable[[int, int, Tensor, torch.Generator], Tensor]] = {
     "honest-pairs": _honest_pairs,
     "honest-rejection": _honest_rejection,
     "honest-turned": _honest_turned,
+    "honest-turned-pairs": _honest_turned_pairs,
+    "honest-moved": _honest_moved,
 }
 UNSEEN = ("honest-numpy",)
 """Nothing is wrong with these, and nobody can see that."""

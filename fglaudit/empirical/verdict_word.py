@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from fglaudit.empirical.audits.counts import LARGER
 from fglaudit.empirical.audits.trade_off import ENOUGH
 from fglaudit.empirical.sealed.ciphertexts import NAMES as SEALING
 from fglaudit.empirical.sealed.ciphertexts import SCHEME
@@ -51,11 +52,14 @@ def verdict_of(
     audits = merged(audits)
     word, reason = _word(promise, accounted, audits, shortened)
     own = accounted.epsilon if isinstance(accounted, Accounted) else None
+    claimed = _claimed(promise, own)
+    if word is Word.VERIFIED and own is not None and claimed is not None and claimed * LARGER < own:
+        reason = f"{reason}; not verified: epsilon {claimed:.4g}, its author's number, which is too small for all of it"
     return Verdict(
         word=word,
         reason=reason,
         epsilon=own,
-        claimed=_claimed(promise, own),
+        claimed=claimed,
         delta=promise.delta,
         unit=promise.unit,
         adjacency=promise.adjacency,

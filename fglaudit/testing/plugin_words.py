@@ -134,7 +134,8 @@ def guarantee_lines(records: Sequence[CellRecord]) -> Iterator[Line]:
         return
     if verdicts:
         said = verdicts[0]
-        promised = "" if said.claimed is None else f", epsilon {said.claimed:.3g} by its author"
+        by_author = said.claimed is not None and said.word is not Word.VERIFIED  # what was verified, its reason says
+        promised = f", epsilon {said.claimed:.3g} by its author" if by_author else ""
         yield Line(f"guarantee: {said.word}{promised}{f': {said.reason}' if said.reason else ''}")
     elif first.epsilon_claimed is not None or first.epsilon_accounted is not None:
         stated = first.epsilon_accounted if first.epsilon_accounted is not None else first.epsilon_claimed

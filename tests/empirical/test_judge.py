@@ -53,7 +53,7 @@ class Wrapped(DefenseSession):
             up = not bool((batch.senders == SERVER).all())
             return NeighborSums(batch.payload.nodes, 4 * sent["sums"] if up else sent["sums"])
         if not isinstance(batch.payload, NeighborSums) or self.faulty.fault in (
-            *("epsilon", "none", "wider rows", "words"),
+            *("epsilon", "none", "wider rows", "words", "formula"),
         ):
             return self.honest.release(batch, rng)
         sums = self.honest.release(batch, torch.Generator().manual_seed(5)).tensors()["sums"] - batch.payload.sums
@@ -79,6 +79,8 @@ class Wrapped(DefenseSession):
         promise = self.honest.guarantee()
         if self.faulty.fault == "words":
             return dataclasses.replace(promise, adjacency="one node with all its edges and its label removed")
+        if self.faulty.fault == "formula":
+            return dataclasses.replace(promise, epsilon_claimed=0.08)
         if self.faulty.fault != "epsilon":
             return promise
         return dataclasses.replace(promise, epsilon_claimed=1.0, epsilon_accounted=1.0)
@@ -240,6 +242,12 @@ def test_what_is_hidden_is_said_in_the_words_of_who_accounted_it() -> None:
     recording = record(SUMS, defense=Faulty(epsilon=4.0, fault="words")).recording
     assert recording.verdict.adjacency == recording.guarantee.adjacency
     assert recording.guarantee.adjacency == "one node's features zeroed out; edges and labels public"
+
+
+def test_a_smaller_epsilon_beside_the_one_that_is_verified_is_said_not_to_be() -> None:
+    verdict = record(SUMS, defense=Faulty(epsilon=4.0, fault="formula"), empirical=True).recording.verdict
+    assert verdict.word is Word.VERIFIED and verdict.claimed == 0.08
+    assert "epsilon 4 accounted" in verdict.reason and "not verified: epsilon 0.08" in verdict.reason
 
 
 def test_what_is_scaled_after_the_noise_hides_as_much() -> None:

@@ -18,7 +18,7 @@ from fglaudit.registry import build
 from fglaudit.rng import derive
 from fglaudit.scoring.score import score
 from fglaudit.testing import example_graph
-from fglaudit.wire.observing.drawn_alike import bits_alike, more_often
+from fglaudit.wire.observing.drawn_alike import bits_alike, fixed_bits, more_often
 from fglaudit.wire.observing.observed import Observed
 
 
@@ -68,6 +68,17 @@ def test_last_bits_of_honest_noise_are_as_good_as_thrown(scale: float, values: s
     secret = (torch.rand(plain.shape, generator=rng) < 0.2).int()
     one, other = (((t.view(torch.int32) & ~1) | secret).view(torch.float32) for t in (one, other))
     assert bits_alike(one, other, scale, Spending()) is not None
+
+
+def test_one_number_whose_last_bit_is_fixed_shows_among_many() -> None:
+    rng = derive(0, "fixed bit")
+    noise = torch.randn(400, 2, 5, 30, generator=rng)
+    honest = 1.0 + noise[:, 0]
+    in_parts = (1.0 + 0.6 * noise[:, 0]) + 0.4 * noise[:, 1]
+    for draws in (honest, in_parts):
+        assert fixed_bits(list(draws), 1.0, Spending()) is None
+    honest[:, 2, 3] = (honest[:, 2, 3].contiguous().view(torch.int32) | 1).view(torch.float32)
+    assert fixed_bits(list(honest), 1.0, Spending()) is not None
 
 
 def test_chance_is_allowed_for_and_more_than_chance_is_not() -> None:

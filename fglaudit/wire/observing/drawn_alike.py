@@ -25,6 +25,8 @@ _SPREAD = 2.0**8
 _ODDS = 0.1
 """How much more often bits may be the same than those of other numbers: where noise cancels a value, the last bits of
 the difference are 0, and how often depends on the value."""
+_FIXED = 0.9
+"""How often one bit of one number may be the same: two parts of noise, added in single precision, often leave it 0."""
 
 
 def answers_alike(
@@ -109,6 +111,24 @@ def bits_alike(one: Tensor, other: Tensor, scale: float, spending: Spending) -> 
         chance = share**2 + (1 - share) ** 2 + _ODDS
         if more_often(ones == others, torch.full(ones.shape, chance), spending):
             return "last bits that other noise leaves as they are: they say something of the value"
+    return None
+
+
+def fixed_bits(draws: Sequence[Tensor], scale: float, spending: Spending) -> str | None:
+    """Return why some number of ``draws``, one message with ever new noise of standard deviation about ``scale``, has
+    a last bit that is nearly always the same, or None (Chernoff's bound, for all numbers and bits)."""
+    if draws[0].dtype is not torch.float32 or not scale > 0:
+        return None
+    seen = torch.stack([draw.reshape(-1) for draw in draws])
+    spread = (2 * seen.abs() * ROUNDOFF[torch.float32] * _SPREAD < scale).all(0)
+    words = seen[:, spread].view(torch.int32)
+    numbers = max(1, words.shape[1])
+    for bit in range(_BITS):
+        ones = ((words >> bit) & 1).double().mean(0)
+        same = torch.maximum(ones, 1 - ones).clamp(min=_FIXED)
+        divergence = torch.xlogy(same, same / _FIXED) + torch.xlogy(1 - same, (1 - same) / (1 - _FIXED))
+        if bool((len(draws) * divergence > spending.next() + math.log(2 * numbers)).any()):
+            return "a last bit that noise does not change: it says something of the value"
     return None
 
 

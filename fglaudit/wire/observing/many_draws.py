@@ -15,7 +15,7 @@ from fglaudit.payloads import is_repeated
 from fglaudit.rng import copied, split
 from fglaudit.wire.observing.alike_rows import same_rows
 from fglaudit.wire.observing.dependent_draws import dependent_draws
-from fglaudit.wire.observing.drawn_alike import drawn_twice
+from fglaudit.wire.observing.drawn_alike import drawn_twice, fixed_bits
 from fglaudit.wire.observing.stated import MANY, Hook, Stated, Values, own, stepped, unlike
 
 FEWEST_DRAWS = 16
@@ -63,6 +63,8 @@ def of_few(
             continue
         if drawn_twice(draws):
             found[about.target] = f"noise of few seeds: the same came twice in {count} draws"
+        elif (fixed := fixed_bits(draws[:_MOST_COMPARED], noise[2].scale, spending)) is not None:
+            found[about.target] = fixed
         elif about.part is None and not unlike(about.facts) and not any(isinstance(f, Memoised) for f in about.facts):
             most = max(_MOST_COMPARED, _PER_NUMBER * entered.numel())
             parts = [part[:2] for part in (about.noise(entered, draw) for draw in draws[:most]) if part is not None]

@@ -2,8 +2,8 @@
 
 Where more than k numbers of the noise change with no random number but k of those that a hook draws, they are not
 independent, whatever rule connects them: the last of eight may be a hash of seven, which no statistic of what is sent
-need show. Nor are they if one changes with what several others are made of, beside a random number of its own. Whole
-numbers stay as they are meanwhile: they may be seeds. Who expands a seed with another library's generator makes many
+need show. Nor are they believed to be if two share a random number and one has another beside it. Whole numbers stay as
+they are meanwhile: they may be seeds. Who expands a seed with another library's generator makes many
 numbers of one, and which of them are made of one draw there is not seen: that is said. A call in which nobody looks
 must give the same noise.
 """
@@ -23,7 +23,7 @@ from fglaudit.interfaces import DefenseSession
 from fglaudit.rng import copied, split
 from fglaudit.wire.observing.redrawn import Redrawn
 from fglaudit.wire.observing.stated import MANY, Hook, Stated, Values, one_message, own, stepped, unlike
-from fglaudit.wire.observing.whose_draws import LOOKS, Changed, alone, give, partly_others
+from fglaudit.wire.observing.whose_draws import CALLS, LOOKS, Changed, alone, give, partly_shared
 
 _SECRET = 62
 """Bits of a seed that nobody guesses."""
@@ -32,7 +32,7 @@ _MOST_CALLS, _MOST_VALUES = 1024, 2**22
 _MOST_SEEDS = 128
 """Whole numbers that are redrawn one by one."""
 _WHY = "noise of some numbers that follows from that of others: together they change with fewer random numbers"
-_PARTLY = "noise of some numbers that follows from that of others, beside a random number of its own"
+_PARTLY = "noise of some numbers that is made of others' random numbers too, beside one that those are not made of"
 _FEW_SEEDS = (
     "noise made of {:.0f} random bits, so that all of it can be guessed; draw every number, or a seed of 62 bits"
 )
@@ -115,8 +115,8 @@ def _strange_draws(called: Called, rng: torch.Generator) -> str | None:
         return None
     if plain.count == 0 or base.numel() == 0:
         return ""
-    digits = sum(2 * (end - start).bit_length() for start, end, _ in plain.drawn)
-    if digits > _MOST_CALLS or digits * base.numel() > _MOST_VALUES:
+    calls = CALLS + sum(2 * (end - start).bit_length() for start, end, _ in plain.drawn)
+    if calls > _MOST_CALLS or calls * base.numel() > _MOST_VALUES:
         return None
 
     def changed(chosen: Tensor, look: int = 0) -> Tensor:
@@ -138,20 +138,18 @@ def _strange_draws(called: Called, rng: torch.Generator) -> str | None:
     ]
     bits = torch.cat([torch.full((end - start,), bits) for start, end, bits in plain.drawn])
 
-    def looked(look: int) -> Tensor:
-        return alone(plain, changed, base.numel(), look)
-
     owned, owners = torch.zeros(base.numel(), dtype=torch.bool), torch.zeros(plain.count, dtype=torch.bool)
-    looks: list[Tensor] = []
-    while len(looks) < LOOKS and not bool(owned.all()):
-        looks.append(looked(len(looks)))
-        give(plain, looks[-1], owned, owners)
+    for look in range(LOOKS):
+        if not bool(owned.all()):
+            give(plain, alone(plain, changed, base.numel(), look), owned, owners)
     complete = bool(owned.all()) and bool((bits[owners] == math.inf).all())
     if not complete:
         with_owners, with_others = _with(changed, owners), _with(changed, ~owners & ~bits.isfinite())
         if int((with_owners & ~with_others).sum()) > int(owners.sum()):
             return _WHY
-    if partly_others(changed, looked, looks, plain.count, base.numel(), split(copied(rng), "halves")):
+    free = ~bits.isfinite()
+    simple = complete and sum(not math.isfinite(each) for _, _, each in plain.drawn) == 1
+    if not simple and bool(free.any()) and partly_shared(changed, free, split(copied(rng), "shared")):
         return _PARTLY
     if complete:
         return ""
