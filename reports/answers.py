@@ -103,7 +103,11 @@ def judge(tried: Sequence[Leak], doubt: str = "") -> tuple[AnswerWord, Leak | No
     if reason := _lost(tried) or doubt:
         return AnswerWord.NOT_SHOWN, widest, reason
     once = "" if len(widest.scored) > 1 else ", in the one training"
-    return AnswerWord.HELD, widest, f"every attack that can show a leak has an upper end of {NEGLIGIBLE:g} at most{once}"
+    return (
+        AnswerWord.HELD,
+        widest,
+        f"every attack that can show a leak has an upper end of {NEGLIGIBLE:g} at most{once}",
+    )
 
 
 def not_all(setting: Setting, observer: tuple[str, str]) -> str:

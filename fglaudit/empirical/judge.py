@@ -10,7 +10,8 @@ from threadpoolctl import threadpool_limits
 
 from fglaudit.empirical.adjacency import promise_of
 from fglaudit.empirical.audits.attempts import audits as statistical
-from fglaudit.empirical.audits.counts import epsilon_audit, releases_audit
+from fglaudit.empirical.audits.attempts import raised
+from fglaudit.empirical.audits.counts import epsilon_audits, releases_audit
 from fglaudit.empirical.audits.drawn_clients import drawn_clients_audits
 from fglaudit.empirical.audits.noise_first import noise_first
 from fglaudit.empirical.fields.examined import Examined, examined, foreign_audit, sensitivity_audit
@@ -29,6 +30,7 @@ from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guar
 from fglaudit.privacy.accounted import Accounted
 from fglaudit.privacy.counted import Counted
 from fglaudit.privacy.from_facts import account
+from fglaudit.tracebacks import keep, place
 
 _OF_FACTS = ("sensitivity", "reach", "noise", "dependence")
 """Audits that compare what left with the facts, and not what can be told of a record with the guarantee."""
@@ -78,7 +80,7 @@ def judge(
     audits = [
         _facts_audit(unstated),
         releases_audit(context, promise, accounted, counted),
-        epsilon_audit(promise, accounted),
+        *epsilon_audits(promise, accounted),
         *drawn_clients_audits(protocol, context, promise, accounted),
     ]
     # Each holder's message is bounded by itself, and all of them move with a node.
@@ -101,7 +103,8 @@ def judge(
                 device=device,
             )
     except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
-        why = f"the defense could not be replayed: {type(error).__name__}: {error}"
+        why = f"the defense could not be replayed: {type(error).__name__}: {error}{place(error)}"
+        keep(error, "replays of the defense")
         audits.append(Audit("fields", Outcome.UNTESTED, why))
         return verdict_of(promise, accounted, audits, left=copies), unreplayed_states(counted, sealed, why)
     sealing = seals()
@@ -198,7 +201,8 @@ def _replayed(
         try:
             prepared = staged(protocol, graph, defense, accounted, seed=seed, device=device)
         except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
-            why = f"the defense could not be replayed: {type(error).__name__}: {error}"
+            why = f"the defense could not be replayed: {type(error).__name__}: {error}{place(error)}"
+            keep(error, "replays of the defense")
             found: tuple[Audit, ...] = (Audit(TRADE_OFF, Outcome.UNTESTED, why),)
         else:
             found = statistical(prepared, protocol, graph, defense, facts, promise, accounted, seed=seed)
@@ -216,7 +220,7 @@ def _whole(
     try:
         return whole_training_audit(protocol, graph, defense, accounted, seed=seed, device=device)
     except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
-        return Audit(WHOLE, Outcome.UNTESTED, f"could not be run: {type(error).__name__}: {error}")
+        return raised(WHOLE, error)
 
 
 def _uncovered(seen: Examined, promise: Guarantee, sealed: Sequence[str]) -> list[str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
+from fglaudit.empirical.audits.attempts import REPLAYS
 from fglaudit.empirical.audits.counts import LARGER
 from fglaudit.empirical.audits.trade_off import ENOUGH
 from fglaudit.empirical.sealed.ciphertexts import NAMES as SEALING
@@ -12,12 +12,12 @@ from fglaudit.empirical.sealed.ciphertexts import SCHEME
 from fglaudit.guarantees import Audit, Outcome, Verdict, Word
 from fglaudit.interfaces import Guarantee
 from fglaudit.privacy.accounted import Accounted
-from fglaudit.privacy.accounting import Relation, gaussian_mu
-from fglaudit.privacy.tradeoff import TradeOff
+from fglaudit.privacy.accounting import Relation
 
 TRADE_OFF = "trade-off"
 _NEEDED = (
     "facts",
+    "epsilon",
     "foreign randomness",
     "fields",
     "sensitivity",
@@ -25,6 +25,8 @@ _NEEDED = (
     "dependence",
     "reports",
     "sampling",
+    "shares",
+    REPLAYS,
     *SEALING,
 )
 """Audits without which nothing is verified: one that does not apply to a defense is not in the list at all."""
@@ -68,20 +70,9 @@ def verdict_of(
         else tuple(sealed),
         not_covered=_not_covered(promise, left),
         audits=tuple(audits),
-        mu=_mu(accounted),
+        mu=accounted.mu if isinstance(accounted, Accounted) else None,
         relation="" if promise.relation is None else promise.relation.value,
     )
-
-
-def _mu(accounted: Accounted | str) -> float | None:
-    """Return the mu of all releases together, where the epsilon is that of Gaussian noise and of nothing else: what
-    random samples hide is no Gaussian mechanism."""
-    if isinstance(accounted, str) or not accounted.delta:
-        return None
-    mu = gaussian_mu(accounted.event, accounted.relation)
-    if mu is None or not math.isclose(TradeOff.gaussian(mu).epsilon(accounted.delta), accounted.epsilon, rel_tol=1e-3):
-        return None
-    return mu
 
 
 def _word(promise: Guarantee, accounted: Accounted | str, audits: Sequence[Audit], shortened: str) -> tuple[Word, str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from dp_accounting import DpEvent
 
-from fglaudit.privacy.accounting import Relation
+from fglaudit.privacy.accounting import Relation, epsilon_of_mu, gaussian_mu
 
 
 @dataclass(frozen=True)
@@ -49,3 +50,19 @@ class Accounted:
     relation: Relation
     event: DpEvent
     mechanisms: tuple[Noised, ...]
+
+    @property
+    def mu(self) -> float | None:
+        """The mu of all releases together, where the epsilon is that of Gaussian noise and of nothing else: what random
+        samples hide is no Gaussian mechanism."""
+        mu = gaussian_mu(self.event, self.relation) if self.delta else None
+        if mu is None or not math.isclose(epsilon_of_mu(mu, self.delta), self.epsilon, rel_tol=1e-3):
+            return None
+        return mu
+
+    @property
+    def exact(self) -> bool:
+        """Whether the epsilon is that of the stated noise and no upper bound on it. What random samples of losses hide
+        is bounded, and of Laplace noise on gradients not accounted at all."""
+        pure = self.delta == 0 and all(part.payload != "gradients" for part in self.mechanisms)
+        return pure or self.mu is not None

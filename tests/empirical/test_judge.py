@@ -16,15 +16,19 @@ from fglaudit.context import Context
 from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.defenses.none import NoDefense
 from fglaudit.empirical import judge as judging
+from fglaudit.empirical.audits.counts import epsilon_audits
 from fglaudit.empirical.fields import examined as examining
 from fglaudit.empirical.fields.examined import FEW_PAIRS
 from fglaudit.empirical.judge import judge
 from fglaudit.empirical.replays.replaced import PAIRS
+from fglaudit.empirical.verdict_word import verdict_of
 from fglaudit.facts import Additive, Fact, Field, Scaled
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.guarantees import FieldState, Outcome, Verdict, Word
 from fglaudit.interfaces import Channel, Defense, DefenseSession, FederatedProtocol, Guarantee, Trained
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, Payload
+from fglaudit.privacy.accounted import Accounted
+from fglaudit.privacy.accounting import Relation, epsilon_of, event_of
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.testing import CPU, example_graph, record
 
@@ -204,6 +208,36 @@ def test_an_epsilon_that_the_facts_do_not_give() -> None:
     verdict, _ = judged(Faulty(epsilon=8.0, fault="epsilon"), quick=True)
     assert verdict.word is Word.REFUTED and "states epsilon 1;" in verdict.reason
     assert verdict.claimed == 1.0 and verdict.epsilon == pytest.approx(8.0, rel=1e-3)
+
+
+def test_a_smaller_epsilon_of_a_better_accountant_is_not_refuted_and_not_verified() -> None:
+    """What random samples of losses hide is only bounded here."""
+    exact = Accounted(8.0, 1e-5, "node", Relation.REPLACE, event_of("gaussian", 0.6), ())
+    own = replace_epsilon(exact, epsilon_of(exact.event, 1e-5, Relation.REPLACE))
+    bound = replace_epsilon(exact, 0.7 * own.epsilon)  # sampled: less than the event gives
+    tighter = Guarantee(
+        "noise", epsilon_accounted=0.5 * own.epsilon, delta=1e-5, unit="node", relation=Relation.REPLACE
+    )
+    assert own.exact and not bound.exact
+    assert [a.outcome for a in epsilon_audits(tighter, own)] == [Outcome.REFUTED]
+    (open_,) = epsilon_audits(tighter, bound)
+    assert open_.outcome is Outcome.UNTESTED and "a better accountant may have less" in open_.detail
+    assert verdict_of(tighter, bound, [open_]).word is Word.CLAIMED
+    assert epsilon_audits(dataclasses.replace(tighter, epsilon_accounted=None), own) == ()
+
+
+def replace_epsilon(accounted: Accounted, epsilon: float) -> Accounted:
+    return dataclasses.replace(accounted, epsilon=epsilon)
+
+
+def test_whoever_raises_in_an_audit_is_not_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raising(*_: object) -> None:
+        raise RuntimeError("not in a replay")
+
+    monkeypatch.setattr("fglaudit.empirical.audits.attempts._reach", raising)
+    verdict, _ = judged(Gaussian(epsilon=4.0))
+    assert verdict.word is Word.CLAIMED
+    assert "reach could not be run: RuntimeError: not in a replay" in verdict.reason
 
 
 def test_more_releases_than_stated() -> None:

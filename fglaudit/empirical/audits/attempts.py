@@ -28,7 +28,9 @@ from fglaudit.guarantees import Audit, Outcome
 from fglaudit.interfaces import Defense, FederatedProtocol, Guarantee
 from fglaudit.privacy.accounted import Accounted
 from fglaudit.rng import derive
+from fglaudit.tracebacks import keep, place
 
+REPLAYS = "replays"
 SLACK = 1e-3
 """Relative error of distances in single precision."""
 
@@ -87,10 +89,17 @@ def audits(
         try:
             made = attempt()
         except Exception as error:  # as above
-            made = Audit(name, Outcome.UNTESTED, f"could not be run: {type(error).__name__}: {error}")
+            made = raised(name, error)
         if made is not None:
             found += made if isinstance(made, tuple) else [made]
     return tuple(_with_noise_power(found, prepared))
+
+
+def raised(name: str, error: Exception) -> Audit:
+    """Return that the audit ``name`` ended with ``error``: whatever it looks for, a defense that raises there is not
+    verified."""
+    keep(error, f"the audit {name!r}")
+    return Audit(REPLAYS, Outcome.UNTESTED, f"{name} could not be run: {type(error).__name__}: {error}{place(error)}")
 
 
 def _with_noise_power(found: list[Audit], prepared: Staged) -> list[Audit]:
