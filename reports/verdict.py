@@ -197,8 +197,8 @@ def _judged(
     if doubts := [why for s in settings if (why := not_all(s, observer))]:
         return _Judged("unknown", f"{_sentence(doubts[0])}.", *closest)
     if untested := [a for a in answers(settings) if a.observer == observer and _open_features(a)]:
-        where, why = labels.setting(untested[0].setting), untested[0].reason
-        return _Judged("unknown", f"Features were not tested with {where}: {why}.", *closest)
+        setting = labels.setting(untested[0].setting)
+        return _Judged("unknown", f"Features were not tested with {setting}: {untested[0].reason}.", *closest)
     once = "" if any(len(setting.seeds) > 1 for setting in settings) else " in the one training"
     return _Judged("held", f"No attack here succeeded{once}. That is not a guarantee.", *closest)
 

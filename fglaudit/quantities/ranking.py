@@ -10,6 +10,7 @@ import torch
 from scipy.stats import beta
 from torch import Tensor
 
+from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Inference
 from fglaudit.quantities.base import InferredQuantity, Question, Scores
 from fglaudit.quantities.negatives import Negatives
@@ -95,6 +96,15 @@ def _redrawn(values: Tensor, draws: int, rng: torch.Generator) -> Tensor:
 def enough_negatives(count: int, rate: float) -> bool:
     """Whether ``count`` negatives say anything of a false-positive rate of ``rate``: one of them must be allowed."""
     return count >= round(1 / rate)
+
+
+def require_negatives(count: int, rate: float) -> None:
+    """Raise :class:`FglauditError` unless there are :func:`enough_negatives`."""
+    if not enough_negatives(count, rate):
+        raise FglauditError(
+            f"a false-positive rate of {rate:g} needs at least {round(1 / rate)} non-members; got {count}; take more of"
+            " them or ask for a higher rate"
+        )
 
 
 class RankedQuantity(InferredQuantity):

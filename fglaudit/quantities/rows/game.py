@@ -112,7 +112,7 @@ class Game(Question):
         nodes, counts = torch.unique(self.targets, return_counts=True)
         begin, end = (torch.searchsorted(result.nodes[order], nodes, right=right) for right in (False, True))
         end = torch.minimum(end, begin + counts)
-        groups = torch.argsort(self.targets, stable=True).split(counts.tolist())
+        groups = torch.split(torch.argsort(self.targets, stable=True), counts.tolist())
         for wanted, first, last in zip(groups, begin.tolist(), end.tolist(), strict=True):
             given = order[first:last]
             found = result.rows[given].to(rows.dtype)

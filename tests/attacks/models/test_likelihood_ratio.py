@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from fglaudit.attacks.models.likelihood_ratio import offline_score, online_score, relative_score, scaled_confidence
-from fglaudit.quantities.ranking import enough_negatives
+from fglaudit.errors import FglauditError
+from fglaudit.quantities.ranking import enough_negatives, require_negatives
 
 SHADOWS = torch.tensor([[3.0, 1.0], [5.0, 0.0], [0.0, 2.0], [2.0, 3.0]], dtype=torch.double)
 MEMBERS = torch.tensor([[True, False], [True, False], [False, True], [False, True]])
@@ -66,5 +67,7 @@ def test_relative_score_by_hand() -> None:
     assert 2 / 3 <= float(found[2].item()) <= 1
 
 
-def test_a_rate_needs_non_members_of_which_one_may_be_named() -> None:
+def test_rates_that_too_few_non_members_can_show_are_refused() -> None:
     assert enough_negatives(100, 0.01) and not enough_negatives(999, 0.001)
+    with pytest.raises(FglauditError, match="at least 1000 non-members; got 999"):
+        require_negatives(999, 0.001)
