@@ -1,4 +1,4 @@
-"""The map of the house holds: what `.importlinter` says is true of the code, and a file on the wrong floor is
+"""The map of the layers holds: what `.importlinter` says is true of the code, and a file in the wrong layer is
 noticed."""
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ ROOT = Path(__file__).parents[2]
 pytest.importorskip("importlinter", reason="import-linter is not installed (pip install -e '.[dev]')")
 
 
-MAP = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("| floor | room | holds |")[1].split("\n\n")[0]
+MAP = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("| layer | room | holds |")[1].split("\n\n")[0]
 CONTRACT = (ROOT / ".importlinter").read_text("utf-8").split("layers =\n")[1].split("exhaustive")[0]
 
 
 def mapped() -> dict[str, int]:
-    """Return the floor of every module and room on the map in CONTRIBUTING, counted from the bottom."""
-    floors: dict[str, int] = {}
-    floor = 0
+    """Return the layer of every module and room on the map in CONTRIBUTING, counted from the bottom."""
+    layers: dict[str, int] = {}
+    layer = 0
     for line in MAP.splitlines():
         if not line.startswith("|") or line.startswith("|-"):
             continue
         number, rooms = (cell.strip() for cell in line.split("|")[1:3])
-        floor = int(number or floor)
+        layer = int(number or layer)
         for place in re.findall(r"`([^`]+)`", rooms):
             names = place.removeprefix("fglaudit/").removesuffix("/").removesuffix(".py").strip("{}")
-            floors |= dict.fromkeys(names.split(","), floor)
-    return floors
+            layers |= dict.fromkeys(names.split(","), layer)
+    return layers
 
 
 def test_every_module_and_room_is_on_the_map() -> None:
@@ -41,17 +41,17 @@ def test_every_module_and_room_is_on_the_map() -> None:
     assert set(mapped()) == there
 
 
-def test_the_map_has_the_floors_of_the_contract() -> None:
-    """Several floors of the contract may be one of the map, in no other order."""
-    layers = [re.split(r"[:|]", line) for line in reversed(CONTRACT.strip().splitlines())]
-    height = {name.strip(): place for place, names in enumerate(layers) for name in names}
+def test_the_map_has_the_layers_of_the_contract() -> None:
+    """Several layers of the contract may be one of the map, in no other order."""
+    rows = [re.split(r"[:|]", line) for line in reversed(CONTRACT.strip().splitlines())]
+    height = {name.strip(): place for place, names in enumerate(rows) for name in names}
     found = mapped()
     assert set(height) == set(found)
     for name, place in height.items():
         wrong = [other for other, above in height.items() if above > place and found[other] < found[name]]
         assert not wrong, f"the map has {', '.join(wrong)} below {name}, .importlinter above"
     apart = {place: {found[name] for name in height if height[name] == place} for place in set(height.values())}
-    assert all(len(floors) == 1 for floors in apart.values()), apart
+    assert all(len(layers) == 1 for layers in apart.values()), apart
 
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -78,13 +78,13 @@ def test_the_contracts_hold(house: Path) -> None:
     ("file", "line", "broken"),
     [
         ("attacks/sums/planted.py", "from fglaudit.attacks.latents import planting", "attack families are independent"),
-        ("attacks/sums/planted.py", "from fglaudit.protocols.fedgcn import fedgcn", "floors"),
-        ("defenses/noise/planted.py", "from fglaudit.attacks.sums import subset_sum", "floors"),
-        ("nn/planted.py", "from fglaudit.federated import fedavg", "floors"),
-        ("scoring/planted.py", "from fglaudit.execution import store", "floors"),
-        ("wire/planted.py", "from fglaudit.scoring import game", "floors"),
+        ("attacks/sums/planted.py", "from fglaudit.protocols.fedgcn import fedgcn", "layers"),
+        ("defenses/noise/planted.py", "from fglaudit.attacks.sums import subset_sum", "layers"),
+        ("nn/planted.py", "from fglaudit.federated import fedavg", "layers"),
+        ("scoring/planted.py", "from fglaudit.execution import store", "layers"),
+        ("wire/planted.py", "from fglaudit.scoring import game", "layers"),
         ("empirical/estimates/planted.py", "from fglaudit.empirical.audits import attempts", "guarantees"),
-        ("new_room/__init__.py", "", "floors"),
+        ("new_room/__init__.py", "", "layers"),
     ],
 )
 def test_a_planted_violation_is_noticed(house: Path, file: str, line: str, broken: str) -> None:
@@ -98,7 +98,7 @@ def test_a_planted_violation_is_noticed(house: Path, file: str, line: str, broke
     ), done.stdout
 
 
-def test_a_circle_inside_a_floor_is_noticed(house: Path) -> None:
+def test_a_circle_inside_a_layer_is_noticed(house: Path) -> None:
     for one, other in (("first", "second"), ("second", "first")):
         (house / "fglaudit" / "scoring" / f"planted_{one}.py").write_text(f"import fglaudit.scoring.planted_{other}\n")
     done = lint(house)
