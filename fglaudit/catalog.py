@@ -197,7 +197,7 @@ def explain(name: str) -> str:
     found = {kind: section.explain(name) for kind, section in CATALOG.items() if name in section.entries()}
     if not found:
         names = dict.fromkeys(n for section in CATALOG.values() for n in section.entries())
-        raise unknown("name", name, names, f"fglaudit list KIND prints what there is: {', '.join(CATALOG)}")
+        raise unknown("name", name, names, f"fglaudit list {'|'.join(CATALOG)}")
     if "suites" in found:
         found = {kind: text if kind == "suites" else _commented(text) for kind, text in found.items()}
     return "\n\n".join(found.values())

@@ -39,7 +39,7 @@ def read(name_or_path: str) -> tuple[dict[str, Any], Path | None]:
                 f"a suite is an embedded one or a YAML file; got {shown(name_or_path)}, which is neither; write"
                 f" {shown(beside)[1:-1]}, which is here"
             )
-        raise unknown("suite", name_or_path, texts)
+        raise unknown("suite", name_or_path, texts, "fglaudit list suites")
     return parse(read_text(path, "a suite file", limits.SUITE_BYTES), str(path)), path
 
 

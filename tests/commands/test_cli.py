@@ -133,7 +133,7 @@ def test_every_listed_thing_can_be_shown(capsys: pytest.CaptureFixture[str]) -> 
         (["run"], ["'suite'", "fglaudit run --help"]),
         (["rum"], ["no such command 'rum'", "fglaudit --help says what there is"]),
         (["list", "cheese"], ["'cheese' (known: attacks, datasets, defenses, partitions"]),
-        (["show", "cheese"], ["'cheese' (fglaudit list KIND prints what there is: protocols, attacks"]),
+        (["show", "cheese"], ["'cheese' (known: ", "; all: fglaudit list protocols|attacks|"]),
         (["show", "laplace"], ["did you mean 'clipped-laplace'"]),
         (["run", "folder"], ["'folder' is a folder; name the file in it"]),
         (["run", "small.yaml", "--dry-run", "--log", "none/x"], ["log file", "none/x", "use another --log"]),
