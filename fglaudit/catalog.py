@@ -168,9 +168,11 @@ def _servers() -> dict[str, str]:
 
 def _server(name: str) -> str:
     if name == HONEST:
-        return f"server behaviour {name}: {_servers()[name]}"
+        return f"behaviour {name} (suite key server): {_servers()[name]}"
     module, _, cls = SERVERS[name].partition(":")
-    return "\n".join([f"server behaviour {name}", "", *_entry(module, cls), "", class_source(module, cls).module_doc])
+    return "\n".join(
+        [f"behaviour {name} (suite key server)", "", *_entry(module, cls), "", class_source(module, cls).module_doc]
+    )
 
 
 CATALOG: dict[str, Section] = {

@@ -90,4 +90,4 @@ def place(setting: Setting) -> str:
     f = setting.first
     where = ", ".join(part for part in (setting.dataset, arguments(f.partition).removeprefix("scheme=")) if part)
     clients = "" if "clients=" in f.partition or scheme(f) == PER_NODE else f", {f.clients} clients"
-    return f"{where}{clients}" + (f", server {f.server}" if f.server not in ("", "honest") else "")
+    return f"{where}{clients}" + (f", rules broken by {f.server}" if f.server not in ("", "honest") else "")

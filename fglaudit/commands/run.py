@@ -173,7 +173,7 @@ def _conclude(screen: Console, name: str, directory: Path, records: Sequence[Cel
 
 @contextmanager
 def _copy_named(name: str) -> Iterator[None]:
-    """Add to errors of data that do not fit the suite how an embedded one is copied, to be changed."""
+    """Add to errors of data that do not fit the suite how a built-in one is copied, to be changed."""
     from fglaudit.execution.preflight import UnfitPartitionError
     from fglaudit.suite.embedded import how_to_copy
 

@@ -1,6 +1,6 @@
 """``fglaudit check FILE:CLASS``: does a plugin keep the rules, and what does an audit say of it?
 
-First the conformance kit (:mod:`fglaudit.testing`), then a real training on a small embedded graph with every attack,
+First the conformance kit (:mod:`fglaudit.testing`), then a real training on a small built-in graph with every attack,
 judged as any other run is.
 """
 
