@@ -31,7 +31,7 @@ def read(name_or_path: str) -> tuple[dict[str, Any], Path | None]:
     if not is_file(path):
         if path.suffix in (".yaml", ".yml") or "/" in name_or_path:
             raise FglauditError(
-                f"a suite file must exist; there is no file {path}; correct the path, or name one that fglaudit list suites"
+                f"a suite file must exist; there is no file {path}; correct it, or name one that fglaudit list suites"
                 " prints"
             )
         beside = next((f"{name_or_path}{end}" for end in (".yaml", ".yml") if is_file(Path(f"{path}{end}"))), None)
