@@ -52,6 +52,10 @@ class Labels:
         """Protocol and defense, on which data, split how."""
         return f"{self.setting(setting)} on {place(setting)}"
 
+    def told(self, setting: Setting) -> str:
+        """Protocol and defense, and on which data where the run has several: two settings are never called the same."""
+        return f"{self.setting(setting)}{self.where(setting)}"
+
     def where(self, setting: Setting) -> str:
         """ " on PLACE" where a run has several of these; else nothing, as the head of a report names it."""
         return f" on {place(setting)}" if self.several_places else ""
