@@ -168,9 +168,11 @@ def _servers() -> dict[str, str]:
 
 def _server(name: str) -> str:
     if name == HONEST:
-        return f"server behaviour {name}: {_servers()[name]}"
+        return f"behaviour {name} (suite key server): {_servers()[name]}"
     module, _, cls = SERVERS[name].partition(":")
-    return "\n".join([f"server behaviour {name}", "", *_entry(module, cls), "", class_source(module, cls).module_doc])
+    return "\n".join(
+        [f"behaviour {name} (suite key server)", "", *_entry(module, cls), "", class_source(module, cls).module_doc]
+    )
 
 
 CATALOG: dict[str, Section] = {
@@ -197,7 +199,7 @@ def explain(name: str) -> str:
     found = {kind: section.explain(name) for kind, section in CATALOG.items() if name in section.entries()}
     if not found:
         names = dict.fromkeys(n for section in CATALOG.values() for n in section.entries())
-        raise unknown("name", name, names, f"fglaudit list KIND prints what there is: {', '.join(CATALOG)}")
+        raise unknown("name", name, names, f"fglaudit list {'|'.join(CATALOG)}")
     if "suites" in found:
         found = {kind: text if kind == "suites" else _commented(text) for kind, text in found.items()}
     return "\n\n".join(found.values())

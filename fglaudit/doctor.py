@@ -150,7 +150,7 @@ def _data() -> Iterator[Check]:
         root = find_root(None, "a data set")
     except FglauditError:
         fix = "fglaudit data fetch cora --root DIR; then --root DIR or FGLAUDIT_DATA=DIR"
-        yield Check("data root", "missing", f"{no_root()}; the embedded data sets work without one", fix)
+        yield Check("data root", "missing", f"{no_root()}; the built-in data sets work without one", fix)
         return
     yield Check("data root", "ok", str(root.resolve()))
     for name, status in check_root(root):

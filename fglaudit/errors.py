@@ -82,19 +82,27 @@ PART = 4
 """Letters from which a name that is part of another one, or holds it, is taken for it: laplace, clipped-laplace."""
 
 
+LISTED = 20
+"""Known names that a message lists; of more it has a few of the nearest."""
+FEW = 5
+
+
 def unknown(kind: str, name: str, known: Iterable[str], elsewhere: str = "") -> FglauditError:
-    """Return the error for an unknown ``name``: it names the nearest known one and lists all of them.
+    """Return the error for an unknown ``name``: it names the nearest known one, and all of them unless they are many.
 
     Papers write FedGCN where a suite has fedgcn, and Python my_name where it has my-name: neither counts as a slip.
 
     Args:
-        elsewhere: what lists the known names, where they are too many for a message.
+        elsewhere: what prints all known names, where they can be many.
     """
     names = sorted(known)
     near = _nearest(name, names)
     hint = f"; did you mean {near!r}?" if near else ""
-    there = elsewhere or f"known: {', '.join(names) or 'none'}"
-    return FglauditError(f"unknown {kind} {shown(name)}{hint} ({there})")
+    listed, more = names, ""
+    if len(names) > LISTED:
+        listed = difflib.get_close_matches(_plain(name[:ECHO]), names, n=FEW) or names[:FEW]
+        more = f" and {len(names) - len(listed)} more" + (f"; all: {elsewhere}" if elsewhere else "")
+    return FglauditError(f"unknown {kind} {shown(name)}{hint} (known: {', '.join(listed) or 'none'}{more})")
 
 
 def require_least(settings: Any, **least: float) -> None:

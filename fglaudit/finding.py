@@ -124,6 +124,7 @@ class Finding:
     advantage_class_low: float | None = None
     advantage_class_high: float | None = None
     accuracy_balanced: float | None = None  # mean over classes of the share of their test nodes that are named right
+    dataset_args: str = ""  # what tells graphs of one name apart: see fglaudit.suite.cell.dataset_arguments
 
     @property
     def key(self) -> str:

@@ -91,7 +91,7 @@ def target(kind: str, name: str) -> str:
             "no single attack is called 'all'; got that name; write attacks: all without brackets (fglaudit attack"
             " takes names alone)"
         )
-    raise unknown(kind, name, names(kind))
+    raise unknown(kind, name, names(kind), f"fglaudit list {kind}s")
 
 
 @cache

@@ -7,7 +7,7 @@ from functools import cache
 
 from fglaudit import registry
 from fglaudit.empirical.fields.states import NOT_SENT, PROTOCOL, sees
-from fglaudit.finding import UNSTATED, Status
+from fglaudit.finding import UNSTATED, Finding, Status
 from fglaudit.guarantees import FieldState, Word
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.numbers import few, plural, seeds_words
@@ -82,17 +82,32 @@ def _lost(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
             " report."
         )
     told = {*run.missing, *(item.file.removeprefix("cells/").removesuffix(".json") for item in run.unreadable)}
-    rows = [finding for record in run.cells if record.cell not in told for finding in record.findings]
-    if failed := sum(finding.status is Status.FAILED for finding in rows):
-        lines.append(f"{plural(failed, 'finding')} failed: nothing is known about the leakage there.")
+    if failed := _failed(settings, labels, told):
+        where = few(dict.fromkeys(name for name, _ in failed), sep="; ")
+        why = few(dict.fromkeys(row.reason for _, row in failed), 1, sep="; ").rstrip(".")
+        lines.append(
+            f"{plural(len(failed), 'finding')} failed ({where}: {why}): nothing is known about the leakage there."
+        )
     every = sorted({seed for setting in settings for seed in setting.seeds})
     without: dict[tuple[int, ...], list[str]] = {}
     for setting in settings:
         if absent := tuple(seed for seed in every if seed not in setting.seeds):
-            without.setdefault(absent, []).append(f"{labels.setting(setting)}{labels.where(setting)}")
+            without.setdefault(absent, []).append(labels.told(setting))
     for absent, names in without.items():
         lines.append(f"No result for {seeds_words(absent)}: {few(names, sep='; ')}.")
     return lines
+
+
+def _failed(settings: Sequence[Setting], labels: Labels, told: set[str]) -> list[tuple[str, Finding]]:
+    """Return the rows that failed, each with its setting, but for those of the cells ``told``."""
+    return [
+        (labels.told(setting), row)
+        for setting in settings
+        for record in setting.records
+        if record.cell not in told
+        for row in record.findings
+        if row.status is Status.FAILED
+    ]
 
 
 def _not_run(settings: Sequence[Setting], labels: Labels) -> list[str]:
@@ -101,7 +116,7 @@ def _not_run(settings: Sequence[Setting], labels: Labels) -> list[str]:
     for setting in settings:
         first_rows = (record.findings[0] for record in setting.records)
         if seeds := sorted(row.seed for row in first_rows if row.reason == NOT_RUN):
-            found.append(f"{labels.setting(setting)}{labels.where(setting)}, {seeds_words(seeds)}")
+            found.append(f"{labels.told(setting)}, {seeds_words(seeds)}")
     return found
 
 
@@ -119,7 +134,7 @@ def _unchecked(settings: Sequence[Setting], labels: Labels) -> list[str]:
     where: dict[str, list[str]] = {}
     for setting in settings:
         if why := unchecked(setting):
-            where.setdefault(why, []).append(labels.setting(setting))
+            where.setdefault(why, []).append(labels.told(setting))
     return [
         f"UNCHECKED: {why}. What attacks do not find in its messages says nothing. Settings:"
         f" {few(list(dict.fromkeys(places)), sep='; ')}."
@@ -157,7 +172,7 @@ def _unexamined(settings: Sequence[Setting], labels: Labels) -> list[str]:
     where: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for setting in settings:
         for observers, names in _by_observers(setting).items():
-            where.setdefault((observers, tuple(names)), []).append(labels.setting(setting))
+            where.setdefault((observers, tuple(names)), []).append(labels.told(setting))
     return [
         f"UNEXAMINED: towards {' and '.join(map(_who, observers))} no working attack here that allows for the defense"
         f" reads {few(names)}, and no guarantee covers {'it' if len(names) == 1 else 'them'}: what leaks there is not"

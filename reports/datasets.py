@@ -14,18 +14,31 @@ from fglaudit.suite.cell import anywhere
 
 def names_apart(records: Sequence[CellRecord]) -> list[str]:
     """Return the name of the data set of every one of ``records``, each with findings: the column ``dataset``, followed
-    by the fields in which data sets of that name differ, as in ``csbm (nodes=60, edges=120)``."""
+    by as many fields as it takes to tell the data sets of that name apart, as in ``csbm (nodes=60)``; the column
+    ``dataset_args`` has all."""
     columns = [record.findings[0].dataset for record in records]
     fields = [dict(_flat(record.description.get("dataset"))) for record in records]
-    values: dict[tuple[str, str], set[str]] = {}
-    for column, mine in zip(columns, fields, strict=True):
-        for field, value in mine.items():
-            values.setdefault((column, field), set()).add(value)
-    apart = [
-        ", ".join(f"{field}={value}" for field, value in mine.items() if len(values[column, field]) > 1)
+    apart = {
+        name: _telling([mine for column, mine in zip(columns, fields, strict=True) if column == name])
+        for name in dict.fromkeys(columns)
+    }
+    told = [
+        ", ".join(f"{field}={mine[field]}" for field in apart[column] if field in mine)
         for column, mine in zip(columns, fields, strict=True)
     ]
-    return [f"{column} ({told})" if told else column for column, told in zip(columns, apart, strict=True)]
+    return [f"{column} ({words})" if words else column for column, words in zip(columns, told, strict=True)]
+
+
+def _telling(described: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return fields, in order, by whose values all that differ in ``described`` are told apart: each is taken only if
+    it tells more of them apart than those before."""
+    chosen: list[str] = []
+    groups = 1
+    for field in dict.fromkeys(field for one in described for field in one):
+        told = len({tuple(one.get(name) for name in [*chosen, field]) for one in described})
+        if told > groups:
+            chosen, groups = [*chosen, field], told
+    return chosen
 
 
 def _flat(described: Any) -> Iterator[tuple[str, str]]:

@@ -52,6 +52,10 @@ class Labels:
         """Protocol and defense, on which data, split how."""
         return f"{self.setting(setting)} on {place(setting)}"
 
+    def told(self, setting: Setting) -> str:
+        """Protocol and defense, and on which data where the run has several: two settings are never called the same."""
+        return f"{self.setting(setting)}{self.where(setting)}"
+
     def where(self, setting: Setting) -> str:
         """ " on PLACE" where a run has several of these; else nothing, as the head of a report names it."""
         return f" on {place(setting)}" if self.several_places else ""
@@ -90,4 +94,4 @@ def place(setting: Setting) -> str:
     f = setting.first
     where = ", ".join(part for part in (setting.dataset, arguments(f.partition).removeprefix("scheme=")) if part)
     clients = "" if "clients=" in f.partition or scheme(f) == PER_NODE else f", {f.clients} clients"
-    return f"{where}{clients}" + (f", server {f.server}" if f.server not in ("", "honest") else "")
+    return f"{where}{clients}" + (f", rules broken by {f.server}" if f.server not in ("", "honest") else "")

@@ -133,7 +133,7 @@ def _defenses(found: Sequence[Answer], defended: bool) -> list[str]:
 
 def _with_word(settings: Sequence[Setting], labels: Labels, word: Word) -> str:
     """Return the settings whose guarantee has ``word``, the first few by name; empty where there are none."""
-    return few(dict.fromkeys(labels.setting(s) for s in settings if guarantee_word(s) == word), 3, "; ")
+    return few(dict.fromkeys(labels.told(s) for s in settings if guarantee_word(s) == word), 3, "; ")
 
 
 def _with_more(seeds: Iterable[int], more: int) -> str:

@@ -96,7 +96,7 @@ def make_verdict(run: Run, settings: Sequence[Setting], labels: Labels) -> RunVe
     statements: dict[str, list[str]] = {}
     for setting in settings:
         if (text := assurance(setting)) and not setting.contradicted:
-            statements.setdefault(text, []).append(labels.setting(setting))
+            statements.setdefault(text, []).append(labels.told(setting))
     again = Confirmations.of(run)
     return RunVerdict(
         alarms=tuple(find_alarms(run, settings, labels)),
@@ -129,10 +129,10 @@ def _observer(
     if worst.proven and "proven" not in found.headline:
         ground += f" {percent(worst.proven)} of the rows are proven to be determined, whatever the attack."
     strongest = [(s, leak) for s in settings for leak in s.strongest_by_quantity(observer).values()]
-    best = [pair for pair in strongest if pair[1].quantity == worst.quantity]
+    best = [pair for pair in strongest if pair[1].quantity == worst.quantity and pair[0].dataset == where.dataset]
     leaks = [pair for pair in measured if pair[1].grounds]
     detail = " ".join(filter(None, (ground, found.why, _also(leaks, worst, labels), doubt)))
-    where_and_sure = f"{labels.setting(where)}{labels.where(where)}; {interval_words(worst)}"
+    where_and_sure = f"{labels.told(where)}; {interval_words(worst)}"
     lowest = _lowest(best, worst, labels, again)
     return ObserverVerdict(observer, found.level, found.headline, detail, lowest, where_and_sure)
 
@@ -272,7 +272,7 @@ def _unable(observer: tuple[str, str], settings: Sequence[Setting], labels: Labe
                     else below_or_unseen(tried)
                 )
                 what = "" if quantity == FEATURES else f" on {quantity_name(quantity)}"
-                words = f"With {labels.setting(setting)} the attacks here{what} {why}. That is no sign of protection."
+                words = f"With {labels.told(setting)} the attacks here{what} {why}. That is no sign of protection."
                 found.setdefault(quantity, words)
     first = FEATURES if FEATURES in found else next(iter(found), "")
     return first, found.get(first, "")
@@ -286,7 +286,7 @@ def _also(leaks: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels) ->
         where, most = max(
             (pair for pair in leaks if pair[1].quantity == quantity), key=lambda pair: pair[1].advantage or 0.0
         )
-        deeds.append(f"{deed(most)} by {most.attack} ({labels.setting(where)})")
+        deeds.append(f"{deed(most)} by {most.attack} ({labels.told(where)})")
     return f"It also {'; '.join(deeds)}. " if deeds else ""
 
 
@@ -316,7 +316,7 @@ def _lowest(best: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels, a
     tried = [other for other in setting.leaks if other.observer == leak.observer]
     worked = sum(other.measured for other in tried)
     coverage = "" if worked == len(tried) else f"; only {worked} of {plural(len(tried), 'attack')} applied and worked"
-    found = f"{labels.setting(setting)}: advantage {decimal(leak.advantage)}{reach}{cost}{coverage}"
+    found = f"{labels.told(setting)}: advantage {decimal(leak.advantage)}{reach}{cost}{coverage}"
     return f"{found}; {again.words(setting, leak.observer)}."
 
 

@@ -124,7 +124,7 @@ def test_an_unknown_name_is_answered_with_the_lists_of_known_ones() -> None:
     with pytest.raises(FglauditError) as told:
         explain("fedgnc")
     assert "did you mean 'fedgcn'" in str(told.value) and " ... " not in str(told.value)
-    lists = str(told.value).split("fglaudit list KIND prints what there is: ")[1].rstrip(")").split(", ")
+    lists = str(told.value).split("all: fglaudit list ")[1].rstrip(")").split("|")
     assert lists == list(CATALOG)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from fglaudit import registry
 from fglaudit.defenses.noise.gaussian import Gaussian
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FEW, LISTED, FglauditError, unknown
 from fglaudit.suite.reading import read
 from fglaudit.suite.suite import resolve
 
@@ -97,6 +97,17 @@ def test_a_subclass_that_keeps_a_built_in_name_is_not_taken_for_it() -> None:
 def test_a_class_that_is_no_defense_is_refused(tmp_path: Path, cls: str, words: str) -> None:
     with pytest.raises(FglauditError, match=words):
         registry.load("defense", f"{write(tmp_path)}:{cls}")
+
+
+def test_of_many_names_an_error_lists_the_nearest_and_what_prints_all() -> None:
+    with pytest.raises(FglauditError) as told:
+        registry.load("attack", "subset-summ")
+    known = len(registry.names("attack"))
+    assert "did you mean 'subset-sum'? (known: subset-sum" in str(told.value) and len(str(told.value)) < 200
+    assert str(told.value).endswith("more; all: fglaudit list attacks)") and known > LISTED
+    assert f"and {known - FEW} more" in str(unknown("attack", "!", registry.names("attack")))
+    few = registry.names("attack")[:LISTED]
+    assert ", ".join(sorted(few)) in str(unknown("attack", "subset-summ", few, "fglaudit list attacks"))
 
 
 def test_files_that_cannot_be_plugins(tmp_path: Path) -> None:

@@ -18,7 +18,10 @@ def check(
         typer.Option(help="Check it on this protocol (may be repeated); by default on the first that it serves."),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A smaller graph, one seed, two observers, and no guarantee is verified.")
+        bool,
+        typer.Option(
+            "--quick", help="No replays (a guarantee is never verified), a smaller graph, one seed, two observers."
+        ),
     ] = False,
 ) -> None:
     """Check a plugin: does it keep the rules, and what does an audit say of it?

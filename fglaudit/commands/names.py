@@ -13,7 +13,8 @@ def list_names(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help="protocols, attacks, defenses, servers, datasets, partitions or suites; left out: how many of each."
+            help="protocols, attacks, defenses, servers (what a server or a client does that breaks the rules),"
+            " datasets, partitions or suites; left out: how many of each."
         ),
     ] = None,
 ) -> None:

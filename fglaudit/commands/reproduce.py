@@ -16,11 +16,13 @@ from fglaudit.interruption import interrupt
 
 def reproduce(
     table: Annotated[str, typer.Argument(help="A table such as fedgcn-table2; without one all are listed.")] = "",
-    quick: Annotated[bool, typer.Option("--quick", help="The smallest data sets, one seed each.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Only rows on the smallest data sets, the first seed of each.")
+    ] = False,
     only: Annotated[str, typer.Option(help="Rows whose label contains this text.")] = "",
     seeds: Annotated[
         int | None,
-        typer.Option(help="How many seeds per row, e.g. 3; by default all of the table. (run takes a list of them.)"),
+        typer.Option(help="How many of the table's own seeds, from the first on: 3 is three seeds. By default all."),
     ] = None,
     device: DeviceOption = "auto",
     root: RootOption = None,

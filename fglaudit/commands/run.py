@@ -173,7 +173,7 @@ def _conclude(screen: Console, name: str, directory: Path, records: Sequence[Cel
 
 @contextmanager
 def _copy_named(name: str) -> Iterator[None]:
-    """Add to errors of data that do not fit the suite how an embedded one is copied, to be changed."""
+    """Add to errors of data that do not fit the suite how a built-in one is copied, to be changed."""
     from fglaudit.execution.preflight import UnfitPartitionError
     from fglaudit.suite.embedded import how_to_copy
 
@@ -186,9 +186,18 @@ def _copy_named(name: str) -> Iterator[None]:
 
 @contextmanager
 def _resumable(directory: Path) -> Iterator[None]:
-    """Say on Ctrl-C how the run in ``directory`` is continued, and end."""
+    """Say on Ctrl-C how the run in ``directory`` is continued, and end; where it cannot be written any more (a full
+    disk), that what is finished is not lost."""
+    from fglaudit.files.own import UnwrittenError
+
     try:
         yield
+    except UnwrittenError as error:
+        if not any((directory / "cells").glob("*.json")):
+            raise
+        raise FglauditError(
+            f"{error}; finished cells are kept in {directory}: after that the same command goes on"
+        ) from error
     except KeyboardInterrupt:
         command = shlex.join(["fglaudit", *sys.argv[1:]])
         print(f"\nstopped; finished cells are kept in {directory}; continue with: {command}", file=sys.stderr)

@@ -13,14 +13,14 @@ MACHINES = "Processes and machines"
 
 
 def _suites(incomplete: str) -> list[str]:
-    """Return the embedded suites that begin so; a shell adds files where there is none."""
+    """Return the built-in suites that begin so; a shell adds files where there is none."""
     from fglaudit.suite.embedded import embedded
 
     return [name for name in embedded() if name.startswith(incomplete)]
 
 
 SuiteArgument = Annotated[
-    str, typer.Argument(autocompletion=_suites, help="Embedded suite (fglaudit list suites) or a YAML file.")
+    str, typer.Argument(autocompletion=_suites, help="Built-in suite (fglaudit list suites) or a YAML file.")
 ]
 OutOption = Annotated[
     Path | None, typer.Option(parser=given_path, metavar="PATH", help="Folder of the run; by default runs/NAME.")
@@ -29,7 +29,7 @@ DatasetOption = Annotated[
     list[str] | None, typer.Option(help="Replace the suite's data sets: a name or an .npz (may be repeated).")
 ]
 SeedsOption = Annotated[
-    str | None, typer.Option(help="Seeds in place of the suite's: 0,1,2 or 0-9. (reproduce takes how many.)")
+    str | None, typer.Option(help="Which seeds, in place of the suite's: 0,1,2 or 0-9. 5 is seed number 5 alone.")
 ]
 JobsOption = Annotated[
     int | None,
@@ -62,7 +62,8 @@ QuickOption = Annotated[
     bool,
     typer.Option(
         "--quick",
-        help="Audit no guarantee by replays: it is then claimed, never verified. With --dry-run: estimate nothing.",
+        help="No replays of defenses: a guarantee is then claimed, never verified; cells and attacks stay the same."
+        " With --dry-run: no estimates.",
     ),
 ]
 ConfirmOption = Annotated[

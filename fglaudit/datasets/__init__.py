@@ -1,4 +1,4 @@
-"""Data sets: the embedded block model, public sets read from raw files, and a user's own graph.
+"""Data sets: the built-in block model, public sets read from raw files, and a user's own graph.
 
 Names are imported when asked for: the list of data sets, and which files are there, need no torch.
 """

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 DESCRIPTIONS = {
-    "csbm-cora": "embedded block model drawn to Cora's statistics; no download",
+    "csbm-cora": "built-in block model drawn to Cora's statistics; no download",
     "csbm": "general contextual stochastic block model; parameters under csbm",
     "csbm-dnc": "GFL-APPNP's block model, 200 nodes with one sample each; draws and parameters under draw and task",
     "csbm-snc": "the same with 40 samples per node that share its label, [N, S, F]",

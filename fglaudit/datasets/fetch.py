@@ -25,7 +25,7 @@ def fetch(name: str, root: str | Path) -> Path:
     name = ALIASES.get(name, name)
     root = user_path(root, "a data root")
     if name not in DESCRIPTIONS:
-        raise unknown("data set", name, DESCRIPTIONS)
+        raise unknown("data set", name, DESCRIPTIONS, "fglaudit list datasets")
     if name in OGB_SOURCES:
         raise FglauditError(f"{name} is not fetched automatically; {how_to_get(name, root)}")
     if name not in PYG_SOURCES:

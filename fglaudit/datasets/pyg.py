@@ -59,7 +59,7 @@ def load_pyg(name: str, root: str | None) -> RawGraph:
             if files.published or of_the_disk:  # the files are not to blame
                 raise FglauditError(
                     f"{name} is parsed in the cache folder, which must be writable; {cached.parent}: {reason(error)};"
-                    " make room there, or set FGLAUDIT_CACHE to a folder of yours"
+                    " make it so, or set FGLAUDIT_CACHE to a folder of yours"
                 ) from error
             damage = str(error) if isinstance(error, _DamagedError) else f"{type(error).__name__}: {error}"
             raise FglauditError(

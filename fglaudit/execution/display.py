@@ -45,7 +45,7 @@ def cell_label(cell: Cell) -> str:
             (cell.defense.name, arguments(cell.defense)),
         )
     )
-    active = "" if cell.behaviour is None else f" server {cell.server}"
+    active = "" if cell.behaviour is None else f" rules broken by {cell.server}"
     return f"{dataset_name(cell.dataset)} {arguments(cell.partition)} {protocol}{active} {defense} seed {cell.seed}"
 
 

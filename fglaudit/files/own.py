@@ -32,6 +32,18 @@ class DamagedError(FglauditError):
     """A stored file is not what was written."""
 
 
+class UnwrittenError(FglauditError):
+    """A file of ours could not be written; those that were stay."""
+
+    def __init__(self, path: Path, error: OSError, option: str) -> None:
+        """Say so of ``path``, whose place the user chose by ``option``."""
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        super().__init__(
+            f"the output folder must be writable; writing {shown(str(path))} failed: {reason(error)};"
+            f" {'or' if full else 'make it so, or'} use another {option}"
+        )
+
+
 def digest(data: bytes, name: str = "") -> str:
     """Return 32 hex digits over ``data`` and the name that it is stored under."""
     return hashlib.blake2b(data, digest_size=16, key=name.encode()[:64]).hexdigest()
@@ -136,10 +148,7 @@ def write_new(path: Path, data: bytes, mode: int = 0o600, *, option: str = "--ou
         if error.errno != errno.EEXIST:
             with contextlib.suppress(OSError):
                 path.unlink()
-        raise FglauditError(
-            f"the output folder must be writable; writing {shown(str(path))} failed: {reason(error)}; make it so, or"
-            f" use another {option}"
-        ) from error
+        raise UnwrittenError(path, error, option) from error
 
 
 def write_atomic(
@@ -171,10 +180,7 @@ def write_atomic(
                     os.unlink(temporary, dir_fd=folder)
                 raise
     except OSError as error:
-        raise FglauditError(
-            f"the output folder must be writable; writing {shown(str(path))} failed: {reason(error)}; make it so, or"
-            f" use another {option}"
-        ) from error
+        raise UnwrittenError(path, error, option) from error
 
 
 @contextlib.contextmanager

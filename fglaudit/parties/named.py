@@ -28,9 +28,7 @@ def behaviour(entry: str | Mapping[str, Any], where: str = "server") -> Behaviou
     if name == HONEST:
         raise FglauditError(f"{where}: honest parties have no fields; got {shown(fields)}; remove them")
     if name not in SERVERS:
-        raise FglauditError(f"{where}: {unknown('server behaviour', name, [HONEST, *SERVERS])}")
+        raise FglauditError(f"{where}: {unknown('behaviour', name, [HONEST, *SERVERS])}")
     module, _, cls = SERVERS[name].partition(":")
-    built: Behaviour = construct(
-        getattr(importlib.import_module(module), cls), f"server behaviour {name!r}", fields, where
-    )
+    built: Behaviour = construct(getattr(importlib.import_module(module), cls), f"behaviour {name!r}", fields, where)
     return built

@@ -20,6 +20,7 @@ from fglaudit.payloads.models import FunctionalEmbeddings, GlobalNodes, LabelDis
 from fglaudit.payloads.neighborhoods import MaskedMatrices, MaskedVectors
 from fglaudit.payloads.rows import ClassReports, Embeddings, RawFeatures
 from fglaudit.payloads.sums import EmbeddingSums, HopSums, NeighborSums
+from fglaudit.shapes import RowIds, RowValues
 
 __all__ = [
     "SERVER",
@@ -49,6 +50,8 @@ __all__ = [
     "PropagatedJacobians",
     "PropagatedRepresentations",
     "RawFeatures",
+    "RowIds",
+    "RowValues",
     "is_repeated",
     "payload_type",
     "payload_types",

@@ -20,6 +20,8 @@ from fglaudit.partition import PartitionSpec
 from fglaudit.registry import is_stand_in
 
 UNKNOWN_HASH = "not yet known   "
+DIGITS = 12
+"""Of a SHA-256, in tables and names."""
 _REMEMBERED = 1_000
 _described: dict[int, tuple[Any, dict[str, Any]]] = {}
 """By the identity of an object: the object, so that nothing else takes its identity, and its description."""
@@ -66,6 +68,22 @@ def arguments(plugin: Any) -> str:
     return ";".join(parts)
 
 
+def dataset_arguments(spec: DatasetSpec) -> str:
+    """Return the column ``dataset_args``: the fields that differ from their defaults and are not in the column
+    ``dataset``; of a graph of the user's own also the first digits of its content's SHA-256. Two graphs of one name
+    differ in it."""
+    parts = []
+    for f in dataclasses.fields(spec):
+        value = getattr(spec, f.name)
+        if f.name in ("name", "root", "path", "features") or value == f.default:
+            continue
+        if dataclasses.is_dataclass(value):
+            parts.append(arguments(value))
+        else:
+            parts.append(_argument(f.name, value[:DIGITS] if f.name == "sha256" else value))
+    return ";".join(filter(None, parts))
+
+
 def _argument(name: str, value: Any) -> str:
     return f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
 
@@ -82,6 +100,7 @@ def identity(cell: Cell) -> dict[str, Any]:
     return {
         "cell": training_hash(training(cell)),
         "dataset": dataset_name(cell.dataset),
+        "dataset_args": dataset_arguments(cell.dataset),
         "partition": partition,
         "clients": cell.partition.clients,
         "protocol": type(cell.protocol).name,

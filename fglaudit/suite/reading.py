@@ -14,7 +14,7 @@ from fglaudit.suite.yaml_text import read_yaml
 
 
 def read(name_or_path: str) -> tuple[dict[str, Any], Path | None]:
-    """Return the raw keys of an embedded suite or of a YAML file, and the file's path.
+    """Return the raw keys of a built-in suite or of a YAML file, and the file's path.
 
     Raises:
         FglauditError: if there is no such suite or the file is not readable YAML.
@@ -25,21 +25,22 @@ def read(name_or_path: str) -> tuple[dict[str, Any], Path | None]:
     path = user_path(name_or_path, "a suite file")
     if is_folder(path):
         raise FglauditError(
-            f"a suite is an embedded one or a YAML file; {shown(name_or_path)} is a folder; name the file in it, or"
+            f"a suite is a built-in one or a YAML file; {shown(name_or_path)} is a folder; name the file in it, or"
             " one that fglaudit list suites prints"
         )
     if not is_file(path):
         if path.suffix in (".yaml", ".yml") or "/" in name_or_path:
             raise FglauditError(
-                f"a suite file must exist; there is no file {path} (embedded suites: {', '.join(sorted(texts))})"
+                f"a suite file must exist; there is no file {path}; correct it, or name one that fglaudit list suites"
+                " prints"
             )
         beside = next((f"{name_or_path}{end}" for end in (".yaml", ".yml") if is_file(Path(f"{path}{end}"))), None)
         if beside is not None:
             raise FglauditError(
-                f"a suite is an embedded one or a YAML file; got {shown(name_or_path)}, which is neither; write"
+                f"a suite is a built-in one or a YAML file; got {shown(name_or_path)}, which is neither; write"
                 f" {shown(beside)[1:-1]}, which is here"
             )
-        raise unknown("suite", name_or_path, texts)
+        raise unknown("suite", name_or_path, texts, "fglaudit list suites")
     return parse(read_text(path, "a suite file", limits.SUITE_BYTES), str(path)), path
 
 

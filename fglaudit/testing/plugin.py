@@ -1,6 +1,6 @@
 """``fglaudit check FILE:CLASS``: does a plugin keep the rules, and what does an audit say of it?
 
-First the conformance kit (:mod:`fglaudit.testing`), then a real training on a small embedded graph with every attack,
+First the conformance kit (:mod:`fglaudit.testing`), then a real training on a small built-in graph with every attack,
 judged as any other run is.
 """
 
@@ -47,7 +47,7 @@ def load_plugin(name: str, values: dict[str, Any]) -> tuple[str, Any]:
         refuse_without_class(name)
         every = {known: kind for kind in registry.KINDS for known in registry.names(kind)}
         if name not in every:
-            raise unknown("plugin", name, every)
+            raise unknown("plugin", name, every, "fglaudit list protocols|defenses|attacks")
         return every[name], registry.build(every[name], name, values)
     reasons = {}
     for kind in registry.KINDS:

@@ -21,7 +21,7 @@ from fglaudit.observers import ObserverSpec
 from fglaudit.partition.spec import PartitionSpec
 
 QUICK, WHOLE = (150, 300, 100, 6), (400, 800, 200, 10)
-"""Nodes, edges, features and clients of the embedded graph."""
+"""Nodes, edges, features and clients of the built-in graph."""
 
 SMALL: dict[str, dict[str, Any]] = {
     "fedgcn": {"hops": 1, "rounds": 5},
@@ -62,7 +62,7 @@ def federated(protocol: FederatedProtocol) -> FederatedGraph:
 
 
 def audited(protocol: Any, defense: Any, quick: bool, attacks: Any = "all") -> Report:
-    """Audit a training of ``protocol`` on a small embedded graph; ``quick``: one seed, two observers, no replays."""
+    """Audit a training of ``protocol`` on a small built-in graph; ``quick``: one seed, two observers, no replays."""
     nodes, edges, features, clients = QUICK if quick else WHOLE
     options = CsbmOptions(nodes=nodes, edges=edges, dimensions=features)
     observers = [

@@ -41,9 +41,10 @@ def summary_csv(settings: Sequence[Setting]) -> str:
 
     ``leak`` says on which grounds the attack is called a leak, ``clusters_needed`` how many clusters it takes at the
     least to show that it is none; ``bought`` the accuracy over the whole test set above that of ``bought_over``, the
-    best setting that costs nothing."""
+    best setting that costs nothing. What did not apply stands last: mostly it is the most."""
     found = gains(settings, Labels.of(settings))
     rows = [_row(shared, leak) for s in settings if (shared := _shared(s, found)) for leak in s.leaks]
+    rows.sort(key=lambda row: row["status"] == Status.NOT_APPLICABLE.value)
     return csv_text([_columns(), *(row.values() for row in rows)])
 
 
@@ -55,7 +56,7 @@ def _columns() -> list[str]:
         "advantage", "advantage_low", "advantage_high", "interval", "advantage_worst_seed",
         *_MEANS, *_LARGEST, *_TEXTS, *_COSTS, *_SECONDS, "device", "cells",
         "worst_client", "leak", "clusters", "clusters_needed",
-        "chance", *_BOUGHT, "control_class",
+        "chance", *_BOUGHT, "control_class", "dataset_args",
     ]  # fmt: skip
 
 
@@ -99,6 +100,6 @@ def _row(shared: dict[str, Value], leak: Leak) -> dict[str, Value]:
     row |= {"clusters": None if needs is None else needs.has}
     row |= {"clusters_needed": None if needs is None else needs.need}
     row |= {column: shared[column] for column in ("chance", *_BOUGHT)}
-    row |= {"control_class": leak.mean("control_class")}
+    row |= {"control_class": leak.mean("control_class"), "dataset_args": first.dataset_args}
     assert list(row) == _columns()
     return row

@@ -16,6 +16,9 @@ import pytest
 
 from fglaudit import __version__, registry
 from fglaudit.cli import main
+from fglaudit.commands.run import _resumable
+from fglaudit.errors import FglauditError
+from fglaudit.files.own import write_atomic
 from fglaudit.suite.embedded import embedded
 from fglaudit.suite.overrides import load_suite
 
@@ -133,7 +136,7 @@ def test_every_listed_thing_can_be_shown(capsys: pytest.CaptureFixture[str]) -> 
         (["run"], ["'suite'", "fglaudit run --help"]),
         (["rum"], ["no such command 'rum'", "fglaudit --help says what there is"]),
         (["list", "cheese"], ["'cheese' (known: attacks, datasets, defenses, partitions"]),
-        (["show", "cheese"], ["'cheese' (fglaudit list KIND prints what there is: protocols, attacks"]),
+        (["show", "cheese"], ["'cheese' (known: ", "; all: fglaudit list protocols|attacks|"]),
         (["show", "laplace"], ["did you mean 'clipped-laplace'"]),
         (["run", "folder"], ["'folder' is a folder; name the file in it"]),
         (["run", "small.yaml", "--dry-run", "--log", "none/x"], ["log file", "none/x", "use another --log"]),
@@ -297,6 +300,21 @@ def test_a_name_of_a_suite_with_other_letters_is_told_which_it_has(capsys: pytes
     assert call("run", "odd.yaml", "--dry-run", "--quick") == 2
     told = capsys.readouterr().err
     assert "letters a to z or A to Z, digits" in told and "pattern" not in told
+
+
+def test_a_disk_that_fills_up_during_a_run_says_that_finished_cells_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(FglauditError, match=r"make room on the disk.* another --out$"), _resumable(tmp_path):
+        write_atomic(tmp_path / "findings.csv", "")
+    (tmp_path / "cells").mkdir()
+    (tmp_path / "cells" / "0123456789abcdef.json").touch()
+    with pytest.raises(FglauditError, match=r"finished cells are kept in .* the same command"), _resumable(tmp_path):
+        write_atomic(tmp_path / "findings.csv", "")
 
 
 def test_a_path_that_the_terminal_cannot_write_ends_no_command() -> None:

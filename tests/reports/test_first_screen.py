@@ -10,6 +10,7 @@ from report_runs import DEFENSES, PROTOCOLS, make_cell, store
 
 from fglaudit.finding import SEALED, CellRecord, Status
 from fglaudit.reports import write_report
+from fglaudit.reports.datasets import names_apart
 from fglaudit.reports.terms import terms_used
 from fglaudit.reports.verdict import MOST_COSTS
 
@@ -117,6 +118,51 @@ def test_two_graphs_of_one_name_are_told_apart_and_never_compared(tmp_path: Path
     text = text_of(store(tmp_path / "run", cells))
     assert "csbm (nodes=60)" in text and "csbm (nodes=80)" in text and "edges=120" not in text
     assert re.search(r"On csbm \(nodes=60\)[^\n]*without a defense; no defense of it has a result here", text)
+
+
+def elsewhere(cell: CellRecord, name: str) -> CellRecord:
+    """Return the record as if of another data set."""
+    own = f"{name:x>8}".encode().hex()[:16]
+    rows = tuple(replace(row, dataset=name, cell=own) for row in cell.findings)
+    return replace(cell, cell=own, findings=rows, description={**cell.description, "dataset": {"name": name}})
+
+
+def test_where_an_observer_gets_least_is_a_setting_on_the_same_data(tmp_path: Path) -> None:
+    """The least of all data sets stood there without its own: of another graph, and with no name that tells."""
+    bare, defended = (make_cell(PROTOCOLS[0], defense, 0) for defense in (DEFENSES[0], DEFENSES[2]))
+    text = text_of(store(tmp_path / "apart", [bare, elsewhere(defended, "other")]))
+    assert "Least against this observer" not in text
+    text = text_of(store(tmp_path / "beside", [bare, defended, elsewhere(defended, "other")]))
+    least = re.findall(r"Least against this observer: (.*)", text)
+    assert least and all(" on csbm-cora, dirichlet" in line and "other" not in line for line in least)
+
+
+def test_what_is_said_of_a_guarantee_names_the_data_where_there_are_several(tmp_path: Path) -> None:
+    """Verified on one graph and claimed on the other, "gaussian epsilon=8: verified" was a word on both."""
+    cells = [elsewhere(make_cell(PROTOCOLS[0], DEFENSES[2], 0), name) for name in ("first", "second")]
+    text = text_of(store(tmp_path / "run", cells))
+    said = [line for line in text.splitlines() if "ifferentially private with" in line]
+    assert said and all(" on first, dirichlet" in line and " on second, dirichlet" in line for line in said)
+
+
+def test_an_alarm_of_failures_says_where_and_why(tmp_path: Path) -> None:
+    text = text_of(store(tmp_path / "run", [_failed(make_cell(PROTOCOLS[0], DEFENSES[2], 0))]))
+    assert "1 finding failed (fedgcn, gaussian: it broke): nothing is known" in text
+
+
+def test_as_many_fields_as_it_takes_tell_graphs_of_one_name_apart() -> None:
+    made = make_cell(PROTOCOLS[0], DEFENSES[0], 0)
+    drawn = [(60, 120, 8), (60, 150, 9), (80, 150, 9)]
+    cells = [
+        replace(
+            elsewhere(made, "csbm"),
+            description={"dataset": {"name": "csbm", "csbm": {"nodes": n, "edges": e, "dimensions": d}}},
+        )
+        for n, e, d in drawn
+    ]
+    assert names_apart(cells) == [f"csbm (nodes={n}, edges={e})" for n, e, _ in drawn]
+    assert names_apart(cells[1:]) == ["csbm (nodes=60)", "csbm (nodes=80)"]
+    assert names_apart([cells[0], elsewhere(made, "cora")]) == ["csbm", "cora"]
 
 
 def test_alarms_lead_to_a_section_that_says_something_of_them(tmp_path: Path) -> None:

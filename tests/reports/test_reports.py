@@ -61,6 +61,11 @@ def test_summary_has_every_setting_observer_and_attack(demo: Path) -> None:
     assert all(row["reason"] for row in rows if row["status"] != "ok")
 
 
+def test_what_did_not_apply_stands_last_in_the_summary(demo: Path) -> None:
+    idle = [row["status"] == "not-applicable" for row in rows_of(demo)]
+    assert any(idle) and idle == sorted(idle)
+
+
 def test_summary_aggregates_over_seeds(demo: Path) -> None:
     [row] = [
         r

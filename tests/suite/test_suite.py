@@ -10,9 +10,11 @@ import pytest
 import yaml
 
 from fglaudit import registry
+from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
 from fglaudit.execution.display import cell_label
 from fglaudit.observers import ObserverSpec
+from fglaudit.suite.cell import identity
 from fglaudit.suite.embedded import embedded
 from fglaudit.suite.overrides import load_suite, parse_seeds
 from fglaudit.suite.reading import parse
@@ -242,6 +244,21 @@ def test_graphs_of_the_user_are_told_apart_by_their_files(tmp_path: Path) -> Non
     cells = suite(datasets=[{"name": "npz", "path": path, "split": "random"} for path in paths]).cells()
     assert {cell_label(cell).split()[0] for cell in cells} == {"wards", "clinics"}
     assert cells[0].dataset.load().name == "wards"
+
+
+def test_two_graphs_of_one_name_differ_in_a_column_of_the_tables(tmp_path: Path) -> None:
+    for folder, nodes in (("old", 4), ("new", 5)):
+        (tmp_path / folder).mkdir()
+        edges = np.array([[0, 1], [1, 2]])
+        np.savez(tmp_path / folder / "mine.npz", x=np.eye(nodes), y=np.arange(nodes), edge_index=edges)
+    own = [{"name": "npz", "path": str(tmp_path / folder / "mine.npz"), "split": "random"} for folder in ("old", "new")]
+    drawn = [{"name": "csbm", "csbm": {"nodes": nodes, "edges": 60}} for nodes in (60, 90)]
+    columns = [identity(cell) for cell in suite(datasets=[*own, *drawn, {"name": "csbm-cora"}]).cells()]
+    assert [row["dataset"] for row in columns] == ["mine", "mine", "csbm", "csbm", "csbm-cora"]
+    digests = [DatasetSpec("npz", path=each["path"]).pinned().sha256 or "" for each in own]
+    assert [row["dataset_args"] for row in columns] == [
+        *(f"split=random;sha256={digest[:12]}" for digest in digests), "nodes=60;edges=60", "nodes=90;edges=60", ""
+    ]  # fmt: skip
 
 
 def test_a_plugin_without_a_name_shows_the_keys_that_are_there() -> None:
