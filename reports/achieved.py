@@ -6,8 +6,8 @@ from fglaudit.quantities.base import UNINFORMATIVE
 from fglaudit.reports.answers import Answer, AnswerWord
 from fglaudit.reports.leaks import FEATURES, PROOF, Leak
 from fglaudit.reports.numbers import decimal, percent
-from fglaudit.reports.wording.deeds import deed
 from fglaudit.reports.wording.names import METRIC_NAMES, metric_name, reading
+from fglaudit.reports.wording.results import deed
 
 
 def achieved(leak: Leak) -> str:

@@ -21,10 +21,10 @@ from fglaudit.reports.leaks import FEATURES, MEAN, NEGLIGIBLE, ONE_CLIENT, Leak,
 from fglaudit.reports.numbers import against, decimal, few, percent, plural
 from fglaudit.reports.records import NOT_RUN, Run
 from fglaudit.reports.summary import Setting, tested_epsilons
-from fglaudit.reports.terms import terms_used
 from fglaudit.reports.wording.assurance import PUBLIC_SEED, assurance, public_seed
-from fglaudit.reports.wording.deeds import deed, interval_words, parties_words, shortage_words
+from fglaudit.reports.wording.glossary import terms_used
 from fglaudit.reports.wording.names import quantity_name
+from fglaudit.reports.wording.results import deed, interval_words, parties_words, shortage_words
 from fglaudit.scoring.clusters import TOO_FEW
 
 MOST_COSTS = 8

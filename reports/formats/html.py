@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from fglaudit import __version__
 from fglaudit.reports import numbers
+from fglaudit.reports.answers_table import idle_lines
 from fglaudit.reports.choosing.options import UPPER_BOUND
 from fglaudit.reports.epsilons import epsilon_rows
 from fglaudit.reports.examples import columns, shown_rows
@@ -18,7 +19,6 @@ from fglaudit.reports.facts import partition_rows, sources, versions
 from fglaudit.reports.figures.curve_figure import curve_figure, curve_words
 from fglaudit.reports.figures.svg import marker, sparkline
 from fglaudit.reports.formats.pages import Section, breakdown, extras, failures
-from fglaudit.reports.heat import idle_lines
 from fglaudit.reports.labels import Labels, arguments, place
 from fglaudit.reports.leaks import NEGLIGIBLE
 from fglaudit.reports.next_steps import next_steps

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from fglaudit.reports.answers_table import AnswerCell
 from fglaudit.reports.formats.pages import Section
-from fglaudit.reports.heat import HeatCell
 from fglaudit.reports.numbers import MINUS, MISSING, THIN, epsilon, percent
 from fglaudit.reports.wording.observers import observer_label
 
@@ -60,7 +60,7 @@ def summary_tex(sections: Sequence[Section]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _cell(cell: HeatCell | None) -> str:
+def _cell(cell: AnswerCell | None) -> str:
     return "" if cell is None else f"{cell.main.word.value}: {cell.text}"
 
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fglaudit.finding import Status
-from fglaudit.reports.heat import HeatRow, heat_rows
+from fglaudit.reports.answers_table import AnswerRow, answer_rows
+from fglaudit.reports.figures.accuracy_leakage import AccuracyLeakage, accuracy_leakage_figure
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import Leak, mean, sd
 from fglaudit.reports.numbers import plural
-from fglaudit.reports.officer import Officer, officer_figure
 from fglaudit.reports.summary import Setting
 from fglaudit.reports.wording.observers import observer_label
 
@@ -63,8 +63,8 @@ class Section:
     title: str
     rows: tuple[Row, ...]
     observers: tuple[tuple[str, str], ...]
-    heat: tuple[HeatRow, ...]
-    figure: Officer | None
+    heat: tuple[AnswerRow, ...]
+    figure: AccuracyLeakage | None
 
 
 def sections(
@@ -76,12 +76,12 @@ def sections(
         here = [s for s in settings if place(s) == title]
         seen = tuple(o for o in observers if any(leak.observer == o for s in here for leak in s.leaks))
         rows = tuple(_row(s, labels, seen) for s in here)
-        heat = tuple(heat_rows(here, labels, seen))
+        heat = tuple(answer_rows(here, labels, seen))
         name = (
             f"Accuracy against the strongest attack on features on {title}; the table of answers has the same numbers."
         )
         # Indices into the observers of the whole run: a colour means the same in every section.
-        figure = officer_figure(heat, observers, name, sizes) if sizes else None
+        figure = accuracy_leakage_figure(heat, observers, name, sizes) if sizes else None
         result.append(Section(title, rows, seen, heat, figure))
     return result
 
@@ -133,7 +133,7 @@ class Failure:
 
 
 def failures(settings: Sequence[Setting], labels: Labels) -> list[Failure]:
-    """Group what failed or is broken by status and reason; failures first. What did not apply: ``heat.idle_lines``."""
+    """Group what failed or is broken by status and reason; failures first. What did not apply: ``answers_table.idle_lines``."""
     groups: dict[tuple[Status, str], list[str]] = {}
     for setting in settings:
         for leak in setting.leaks:

@@ -11,8 +11,8 @@ from report_runs import DEFENSES, PROTOCOLS, make_cell, store
 from fglaudit.finding import SEALED, CellRecord, Status
 from fglaudit.reports import write_report
 from fglaudit.reports.datasets import names_apart
-from fglaudit.reports.terms import terms_used
 from fglaudit.reports.verdict import MOST_COSTS
+from fglaudit.reports.wording.glossary import terms_used
 
 
 def text_of(folder: Path) -> str:

@@ -21,7 +21,7 @@ MOST_REASONS = 3
 
 
 @dataclass(frozen=True)
-class HeatCell:
+class AnswerCell:
     """What one observer learns in one setting.
 
     Attributes:
@@ -38,7 +38,7 @@ class HeatCell:
 
 
 @dataclass(frozen=True)
-class HeatRow:
+class AnswerRow:
     """One setting; ``chance`` and ``bought`` are of :mod:`fglaudit.reports.choosing.bought`."""
 
     setting: Setting
@@ -46,13 +46,13 @@ class HeatRow:
     defense: str
     accuracy: float | None
     accuracy_text: str
-    cells: tuple[HeatCell | None, ...]
+    cells: tuple[AnswerCell | None, ...]
     option: bool
     chance: float | None
     bought: str
 
 
-def heat_rows(settings: Sequence[Setting], labels: Labels, observers: Sequence[tuple[str, str]]) -> list[HeatRow]:
+def answer_rows(settings: Sequence[Setting], labels: Labels, observers: Sequence[tuple[str, str]]) -> list[AnswerRow]:
     """Return the rows of the settings that could be run, in their order."""
     rows, found = [], gains(settings, labels)
     for setting in settings:
@@ -65,7 +65,7 @@ def heat_rows(settings: Sequence[Setting], labels: Labels, observers: Sequence[t
         cells = tuple(_cell(observer, by_observer[observer]) if observer in by_observer else None
                       for observer in observers)  # fmt: skip
         rows.append(
-            HeatRow(
+            AnswerRow(
                 setting,
                 labels.protocol(setting),
                 labels.defense(setting),
@@ -80,7 +80,7 @@ def heat_rows(settings: Sequence[Setting], labels: Labels, observers: Sequence[t
     return rows
 
 
-def _cell(observer: tuple[str, str], mine: Sequence[Answer]) -> HeatCell:
+def _cell(observer: tuple[str, str], mine: Sequence[Answer]) -> AnswerCell:
     """Features if anything is said of them, else what was measured."""
     main = next((a for a in mine if a.quantity == FEATURES), mine[0])
     others: dict[str, tuple[str, ...]] = {}
@@ -89,7 +89,7 @@ def _cell(observer: tuple[str, str], mine: Sequence[Answer]) -> HeatCell:
             name = quantity_name(answer.quantity)
             others[answer.word.value] = (*others.get(answer.word.value, ()), name)
     ordered: dict[str, tuple[str, ...]] = {str(word): others[word] for word in AnswerWord if word in others}
-    return HeatCell(observer, main, in_words(main), ordered, tuple(_notes(main, mine)))
+    return AnswerCell(observer, main, in_words(main), ordered, tuple(_notes(main, mine)))
 
 
 def _notes(main: Answer, mine: Sequence[Answer]) -> list[str]:

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from fglaudit.reports.answers import AnswerWord
+from fglaudit.reports.answers_table import AnswerRow
 from fglaudit.reports.choosing.options import UPPER_BOUND
 from fglaudit.reports.figures.frame import Line, Point
 from fglaudit.reports.figures.scatter import scatter
-from fglaudit.reports.heat import HeatRow
 from fglaudit.reports.leaks import FEATURES, sd
 from fglaudit.reports.numbers import epsilon, percent
-from fglaudit.reports.wording.deeds import interval_words
 from fglaudit.reports.wording.observers import observer_label
+from fglaudit.reports.wording.results import interval_words
 
 MOST_LINES = 4
 MOST_POINTS = 400
@@ -27,7 +27,7 @@ MOST_POINTS = 400
 
 
 @dataclass(frozen=True)
-class Officer:
+class AccuracyLeakage:
     """The figure, drawn for wide and for narrow pages.
 
     Attributes:
@@ -44,9 +44,9 @@ class Officer:
     hollow: bool
 
 
-def officer_figure(
-    rows: Sequence[HeatRow], observers: Sequence[tuple[str, str]], name: str, sizes: Sequence[tuple[int, int]]
-) -> Officer | None:
+def accuracy_leakage_figure(
+    rows: Sequence[AnswerRow], observers: Sequence[tuple[str, str]], name: str, sizes: Sequence[tuple[int, int]]
+) -> AccuracyLeakage | None:
     """Return the figure in every one of ``sizes``, the first labelled; None if nothing can be drawn."""
     protocols = list(dict.fromkeys(row.protocol for row in rows if row.option))
     points, used, drawn = [], set(), 0
@@ -60,10 +60,10 @@ def officer_figure(
     lines = _lines(rows, used)
     plots = tuple(scatter(points, name, *size, labelled=i == 0, lines=lines) for i, size in enumerate(sizes))
     shapes = tuple((protocol, index) for index, protocol in enumerate(protocols) if protocol in used)
-    return Officer(plots, shapes, drawn, len(rows) - drawn, any(point.hollow for point in points))
+    return AccuracyLeakage(plots, shapes, drawn, len(rows) - drawn, any(point.hollow for point in points))
 
 
-def _points(row: HeatRow, observers: Sequence[tuple[str, str]], protocols: Sequence[str]) -> list[Point]:
+def _points(row: AnswerRow, observers: Sequence[tuple[str, str]], protocols: Sequence[str]) -> list[Point]:
     points = []
     for cell in row.cells:
         leak = cell.main.leak if cell is not None and cell.main.quantity == FEATURES else None
@@ -87,7 +87,7 @@ def _points(row: HeatRow, observers: Sequence[tuple[str, str]], protocols: Seque
     return points
 
 
-def _label(row: HeatRow) -> str:
+def _label(row: AnswerRow) -> str:
     """The epsilon where one is accounted or claimed, else the defense."""
     accounted, claimed = (row.setting.largest(f"epsilon_{kind}") for kind in ("accounted", "claimed"))
     if accounted is not None:
@@ -95,7 +95,7 @@ def _label(row: HeatRow) -> str:
     return f"ε {epsilon(claimed)} (claimed)" if claimed is not None else row.defense
 
 
-def _lines(rows: Sequence[HeatRow], used: set[str]) -> list[Line]:
+def _lines(rows: Sequence[AnswerRow], used: set[str]) -> list[Line]:
     """What bounds the points: centralized models, protocols without a point, and chance."""
     lines = []
     for row in rows:
@@ -108,6 +108,6 @@ def _lines(rows: Sequence[HeatRow], used: set[str]) -> list[Line]:
     return [*lines[: MOST_LINES - 1], *named]
 
 
-def _word(row: HeatRow) -> str:
+def _word(row: AnswerRow) -> str:
     words = [cell.main.word.value for cell in row.cells if cell is not None and cell.main.quantity == FEATURES]
     return words[0] if words else AnswerWord.NOT_TESTED.value
