@@ -133,7 +133,8 @@ class Failure:
 
 
 def failures(settings: Sequence[Setting], labels: Labels) -> list[Failure]:
-    """Group what failed or is broken by status and reason; failures first. What did not apply: ``answers_table.idle_lines``."""
+    """Group what failed or is broken by status and reason; failures first. What did not apply:
+    ``answers_table.idle_lines``."""
     groups: dict[tuple[Status, str], list[str]] = {}
     for setting in settings:
         for leak in setting.leaks:
