@@ -183,6 +183,13 @@ def _flips(rows: Tensor, error: Tensor, mixtures: Mixtures) -> tuple[Tensor, Ten
     return step, sure[:, mixtures.stop] & sure[:, mixtures.start]
 
 
+def flipping(rows: Tensor, mixtures: Mixtures) -> Tensor:
+    """Return in which cells ``rows`` [R, F] flip [R, M]."""
+    step = max(1, _PREDICTIONS_AT_ONCE // max(1, len(mixtures.start)))
+    parts = [_flips(part, part.new_zeros(len(part)), mixtures)[0] != 0 for part in torch.split(rows, step)]
+    return torch.cat(parts)
+
+
 def _unrefuted(fresh: _Candidates, mixtures: Mixtures, changed: Tensor) -> _Candidates:
     """Keep candidates none of whose certain flips falls on an unchanged cell, per mixture those shown most often."""
     alive = torch.ones(len(fresh.rows), dtype=torch.bool, device=fresh.rows.device)
