@@ -206,9 +206,9 @@ def _separate(view: View, models: dict[int, Model], nodes: Tensor, rounds: int, 
         found = recover_rows(sums, torch.zeros_like(sums[..., 0]), weights, population)
         parts.append((chunk[found.mixture.cpu()], found.rows.cpu(), found.claimed.cpu(), found.signed.cpu()))
     owners, rows, claimed, signed = (torch.cat(part) for part in zip(*parts, strict=True))
-    samples = torch.bincount(owners[claimed], minlength=1).max()
+    terms = torch.bincount(owners[claimed], minlength=1).max()
     confidence = torch.where(claimed, torch.where(signed, 0.9, 0.5), 0.1)
-    return Reconstruction(rows * samples, owners, confidence, claimed=claimed)
+    return Reconstruction(rows * terms, owners, confidence, claimed=claimed)
 
 
 def _sums_of(view: View, models: dict[int, Model], nodes: Tensor, rounds: list[int], device: torch.device) -> Tensor:

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.attacks.jacobians.switched_sums import Mixtures, SeparatedRows, flipping, places
+from fglaudit.attacks.jacobians.switched_sums import Mixtures, flipping, places
 
 _MOST_COMPANIONS = 0.02
 """Expected number of rows hidden in one that is claimed: the share of false claims that is accepted."""
-_LEVEL = 1e-2
-"""Entries of discrete rows are equal up to this share of the largest."""
+_LEVEL = 1e-3
+"""Entries of discrete rows are equal up to this share of the largest, and errors."""
 
 
 @dataclass(frozen=True)
@@ -43,55 +43,63 @@ class Population:
     total: int | None
     discrete: bool
 
+    def complete(self, found: Tensor) -> Tensor:
+        """Return in which mixtures the ``found`` [B] rows are all, but for a share that is accepted [B]."""
+        return self.total_of(found) - found <= (-1 if self.total is None else _MOST_COMPANIONS * found)
+
     def total_of(self, found: Tensor) -> Tensor:
         """Return the number of rows of each mixture [B], at least those that were ``found`` [B]."""
         return found if self.total is None else found.clamp(min=self.total)
 
 
-def companions(mixtures: Mixtures, found: SeparatedRows, population: Population) -> Tensor:
-    """Return how many other rows are expected to flip in the cells of each row, and are then part of it [R]."""
-    if len(found.rows) == 0:
-        return found.error
-    differences, error = mixtures.differences()
-    count, cells = error.shape
-    place, size = places(found.mixture), torch.bincount(found.mixture, minlength=count)
-    flips = error.new_zeros(count, int(size.max().item()), cells)
-    flips[found.mixture, place] = flipping(found.rows, mixtures).to(error)
-    known = flipping(population.known.to(found.rows), mixtures).to(error)
+def companions(rows: Tensor, mixture: Tensor, mixtures: Mixtures, changed: Tensor, population: Population) -> Tensor:
+    """Return how many other rows are expected to flip in the cells of each row, and are then part of it [R].
+
+    Args:
+        rows: rows found [R, F].
+        mixture: where each was found [R], ascending.
+        changed: which cells changed [B, M].
+    """
+    if len(rows) == 0:
+        return rows.new_zeros(0)
+    place, size = places(mixture), torch.bincount(mixture, minlength=len(changed))
+    flips = rows.new_zeros(len(changed), int(size.max().item()), changed.shape[1])
+    flips[mixture, place] = flipping(rows, mixtures).to(rows)
+    known = flipping(population.known.to(rows), mixtures).to(rows)
     own = flips.sum(2)
     shared = (flips @ flips.mT).sum(2) - own + flips @ known.sum(0)
     alike = shared / own.clamp(min=1) / (size[:, None] - 1 + len(known)).clamp(min=1)
     total = population.total_of(size).clamp(min=1)[:, None]
-    changed = (differences.norm(dim=2) > error).double().mean(1, keepdim=True)
-    base = -(1 - changed).clamp(min=1e-9).log() / total
+    base = -(1 - changed.double().mean(1, keepdim=True)).clamp(min=1e-9).log() / total
     expected = total * torch.maximum(alike.double(), base) ** own
-    return expected[found.mixture, place]
+    return expected[mixture, place]
 
 
-def levels(rows: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+def levels(rows: Tensor, error: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
     """Return which ``rows`` [R, F] have the levels of one discrete row [R], and how often a sum of two has them [R].
 
     Args:
+        error: bound on the norm of each row's error [R].
         known: rows of the same kind [K, F]; if none has an entry, equal levels say nothing.
     """
     top = rows.abs().amax(1, keepdim=True)
     ones = rows.abs() > 0.5 * top
     level = (rows * ones).sum(1, keepdim=True) / ones.sum(1, keepdim=True).clamp(min=1)
-    clean = ((rows - level * ones).abs() <= _LEVEL * top).all(1)
+    clean = ((rows - level * ones).abs() <= _LEVEL * top + 2 * error[:, None]).all(1)
     share = float((known != 0).double().mean().item()) if known.numel() else 0.0
     return clean, (1 - share) ** (ones.sum(1).double() / 2)
 
 
-def lone(found: SeparatedRows, expected: Tensor, size: Tensor, population: Population) -> Tensor:
+def lone(rows: Tensor, error: Tensor, expected: Tensor, complete: Tensor, population: Population) -> Tensor:
     """Return which rows are not sums of several [R].
 
     Args:
+        rows: [R, F].
+        error: bound on the norm of each row's error [R].
         expected: how many other rows are expected in each [R].
-        size: number of rows found in each mixture [B].
+        complete: whether as many rows were found as there are [R].
     """
-    total = population.total_of(size)
-    complete = (total - size <= _MOST_COMPANIONS * size) & (population.total is not None)
     if population.discrete:
-        clean, chance = levels(found.rows, population.known)
-        return clean & (complete[found.mixture] | (expected * chance <= _MOST_COMPANIONS))
-    return complete[found.mixture] | (expected <= _MOST_COMPANIONS)
+        clean, chance = levels(rows, error, population.known)
+        return clean & (complete | (expected * chance <= _MOST_COMPANIONS))
+    return complete | (expected <= _MOST_COMPANIONS)

@@ -127,11 +127,12 @@ class MaskFlip(Attack):
         known = torch.cat([own.x.flatten(0, -2), view.auxiliary.x.flatten(0, -2).to(own.x)]).to(device)
         samples = own.x.shape[1] if own.x.dim() == 3 else 1
         others = view.public.num_nodes - len(own.nodes) if weights is None else int((weights > 0).sum().item())
-        found = recover_rows(sums[None], noise[None].float(), w1, Population(known, others * samples, discrete))
+        population = Population(known, others * samples, discrete)
+        found = recover_rows(sums[None], noise[None].float(), w1, population)
         clip = KnownClip.of(view, Jacobians)
         if clip is not None and clip.order == 2 and len(rounds) > 1:
             w2 = torch.stack([models[round].w2 for round in rounds])
-            flips = lone_flips(sums, w1, w2, non_negative=discrete)
+            flips = lone_flips(sums, w1, w2, population)
             typical = float(typical_length(view, own).item())
             length = min(float(common_length(w1.double(), w2)[-1].item()), clip.bound / typical)
             flips = dataclasses.replace(flips, rows=flips.rows / length)

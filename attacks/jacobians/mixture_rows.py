@@ -82,7 +82,11 @@ def recover_rows(sums: Tensor, noise: Tensor, weights: Tensor, population: Popul
     still = separate(Mixtures(rest, slack, weights[-1], pairs[0], pairs[1]))
     size = torch.bincount(torch.cat([found.mixture, still.mixture]), minlength=count)
     # Of rows that never flip one round is seen, in which any others may be on in the same units.
-    hidden_in = [companions(over_rounds, found, population), population.total_of(size)[still.mixture].double()]
+    changed = over_rounds.changed()
+    hidden_in = [
+        companions(found.rows, found.mixture, over_rounds, changed, population),
+        population.total_of(size)[still.mixture].double(),
+    ]
     order = torch.argsort(torch.cat([found.mixture, still.mixture]), stable=True)
     together, expected = _concatenate(found, still, order), torch.cat(hidden_in)[order]
     rest = _unexplained(sums[:, -1], together, weights[-1])
@@ -90,7 +94,8 @@ def recover_rows(sums: Tensor, noise: Tensor, weights: Tensor, population: Popul
     if population.discrete:
         wrong, certain = together.rows.sum(1) < 0, torch.ones_like(wrong)
     rows = torch.where(wrong[:, None], -together.rows, together.rows)
-    claimed = _fitting(together) & lone(together, expected, size, population)
+    complete = population.complete(size)[together.mixture]
+    claimed = _fitting(together) & lone(rows, together.error, expected, complete, population)
     return MixtureRows(together.mixture, rows, claimed, certain)
 
 

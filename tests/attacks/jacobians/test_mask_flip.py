@@ -117,6 +117,17 @@ def test_sums_of_rows_that_flip_together_are_not_claimed(rows: str, rounds: int,
         assert claims(run, observer, rebuild(run.view(observer))).false == 0
 
 
+def test_sums_of_clipped_rows_that_flip_together_are_not_claimed() -> None:
+    """35 of 43 claims were sums."""
+    graph = node_graph()
+    x = (torch.randn(graph.x.shape, generator=derive(5, "rows")) > 0).float()
+    graph = dataclasses.replace(graph, x=x, features=FeatureKind.BINARY)
+    run = record(GFLAPPNP(hidden=8, rounds=30), graph, Clipping(clip=(1.0, 5.0)))
+    for client in (0, 6, 12):
+        observer = Observer((client,), topology=True)
+        assert claims(run, observer, rebuild(run.view(observer))).false == 0
+
+
 def test_as_many_rows_as_there_are_are_claimed() -> None:
     run = record(GFLAPPNP(hidden=8, rounds=30), node_graph())
     observer = Observer((0,), topology=True)
