@@ -10,10 +10,13 @@ from scored_runs import finding_of
 from torch import Tensor
 
 from fglaudit.attacks.latents.matching_pursuit import matching_pursuit
+from fglaudit.attacks.latents.optimizer_replay import UserOptimizer
 from fglaudit.attacks.latents.sparse_recovery import SparseRecovery
+from fglaudit.attacks.latents.weight_difference import UserStep, WeightDifference, _sign_bounds
 from fglaudit.finding import Finding, Status
 from fglaudit.graph import FeatureKind
 from fglaudit.observers import ObserverSpec
+from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.rng import derive
 from fglaudit.testing import example_graph, record
@@ -57,3 +60,26 @@ def test_matching_pursuit_finds_the_rows_it_calls_solved() -> None:
     assert int(solved[:51].sum()) >= 45 and bool(solved[50]) and not bool(solved[51:].any())
     torch.testing.assert_close(found[solved], rows[solved], rtol=1e-4, atol=1e-5)
     assert not bool(found[~solved].any())
+
+
+@pytest.mark.parametrize("entries", [3, 24])
+def test_signs_of_adams_steps_show_real_rows(entries: int) -> None:
+    """Steps of one size hide magnitudes, and signs were not read: the cosine was 0.04 to 0.11."""
+    graph = example_graph(nodes=60, features=24, clients=60)
+    graph = dataclasses.replace(graph, x=drawn(60, 24, entries), features=FeatureKind.REAL)
+    finding = finding_of(record(CNFGNN(rounds=2, hidden=16), graph), WeightDifference(), SERVER)
+    assert finding.status is Status.OK
+    assert finding.value is not None and finding.value > 0.55
+
+
+def test_bounds_from_signs_hold_the_entries() -> None:
+    rng = derive(0, "bounds")
+    before, slope = torch.randn(1, 5, 12, generator=rng).double(), torch.randn(3, 12, generator=rng).double()
+    rows = torch.randn(3, 5, generator=rng).double()
+    rows[:, 0] = 0
+    optimizer = UserOptimizer(adam=True, learning_rate=0.1, weight_decay=0.01)
+    after = before - 0.1 * (rows[..., None] * slope[:, None] + 0.01 * before).sign()
+    low, high = _sign_bounds(UserStep(before, after, slope, optimizer, False, 0.0))
+    assert bool(((low <= rows) & (rows <= high)).all())
+    assert bool((low[:, 0] < 0).all()) and bool((high[:, 0] > 0).all())
+    assert bool(((low > 0) == (rows > 0))[:, 1:].float().mean() > 0.8)
