@@ -28,8 +28,7 @@ _NODES_SEARCHED = 200
 """Limit on one integer program: branches, not seconds, so that two machines find the same."""
 _SURE_CELLS = 2
 _SURE_SHARE = 0.5
-_PRECISE = 0.012
-"""Relative error of a claimed row: less than makes a cosine of 0.9999."""
+_PRECISE = 0.02
 _SOLVED = 0.95
 """Share of explained cells from which a single explained cell of a row suffices for a claim."""
 
