@@ -23,7 +23,9 @@ class FeatureKind(StrEnum):
     """What is publicly known about the levels of a feature; exactness is judged by it."""
 
     BINARY = "binary"  # every entry is 0 or 1
-    SCALED_BINARY = "scaled-binary"  # within a row all non-zero entries are equal, e.g. row-normalised binary features
+    SCALED_BINARY = (
+        "scaled-binary"  # within a row all non-zero entries are equal and positive, e.g. row-normalised binary features
+    )
     REAL = "real"
 
     @classmethod
@@ -32,7 +34,7 @@ class FeatureKind(StrEnum):
         if bool(((x == 0) | (x == 1)).all()):
             return cls.BINARY
         top = x.amax(-1, keepdim=True)
-        if not bool(((x == 0) | ((x - top).abs() <= 1e-6 * top.abs())).all()):
+        if bool((x < 0).any()) or not bool(((x == 0) | ((x - top).abs() <= 1e-6 * top.abs())).all()):
             return cls.REAL
         several = (x != 0).sum(-1) > 1
         if bool(several.any()):

@@ -7,7 +7,7 @@ from functools import cache
 
 from fglaudit import registry
 from fglaudit.empirical.fields.states import NOT_SENT, PROTOCOL, sees
-from fglaudit.finding import UNSTATED, Finding, Status
+from fglaudit.finding import OTHERS, UNSTATED, Finding, Status
 from fglaudit.guarantees import FieldState, Word
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.numbers import few, plural, seeds_words
@@ -169,16 +169,26 @@ def _known() -> frozenset[str]:
 
 
 def _unexamined(settings: Sequence[Setting], labels: Labels) -> list[str]:
-    where: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    where: dict[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for setting in settings:
         for observers, names in _by_observers(setting).items():
-            where.setdefault((observers, tuple(names)), []).append(labels.told(setting))
+            shown = _shown_by_others(setting, observers)
+            where.setdefault((observers, tuple(names), shown), []).append(labels.told(setting))
     return [
         f"UNEXAMINED: towards {' and '.join(map(_who, observers))} no working attack here that allows for the defense"
-        f" reads {few(names)}, and no guarantee covers {'it' if len(names) == 1 else 'them'}: what leaks there is not"
-        f" known. Settings: {few(list(dict.fromkeys(places)), sep='; ')}."
-        for (observers, names), places in where.items()
+        f" reads {few(names)}, and no guarantee covers {'it' if len(names) == 1 else 'them'}: what leaks there"
+        f"{f', beyond what {few(shown)} shows,' * bool(shown)} is not known. Settings:"
+        f" {few(list(dict.fromkeys(places)), sep='; ')}."
+        for (observers, names, shown), places in where.items()
     ]
+
+
+def _shown_by_others(setting: Setting, observers: Sequence[str]) -> tuple[str, ...]:
+    """Return the attacks that are no part of fglaudit and show a leak to one of ``observers``: whether they allow for
+    the defense is their own word, but what they show is shown."""
+    shown = (leak for leak in setting.leaks if leak.grounds and OTHERS in leak.unadapted)
+    seen = (leak.attack for leak in shown if any(sees(leak.observer[0], listed) for listed in observers))
+    return tuple(dict.fromkeys(seen))
 
 
 def _by_observers(setting: Setting) -> dict[tuple[str, ...], list[str]]:

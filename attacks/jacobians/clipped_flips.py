@@ -17,9 +17,9 @@ the same difference: signs stay open, but for rows without negative entries.
 As models move evenly, so does the drift: differences are also taken without those of the round before or after, which
 are searched in the same way, with the drift that is left in them.
 
-Equal directions are averaged with the weights of their precisions. A row is claimed where it was seen in two places and
-the remaining error is too small for another direction. Nothing is exact here: drift is never zero, so a claim may be
-wrong, rarely.
+Equal directions are averaged with the weights of their precisions. A row is claimed where it was seen in two places, is
+no sum of rows that flip together (:mod:`fglaudit.attacks.jacobians.lone_rows`), and the remaining error is too small
+for another direction. Nothing is exact here: drift is never zero, so a claim may be wrong, rarely.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from fglaudit.attacks.jacobians.lone_rows import Population, companions, lone
 from fglaudit.attacks.jacobians.mixture_rows import MixtureRows
+from fglaudit.attacks.jacobians.switched_sums import Mixtures
 
 _STANDS_OUT = 20.0
 """How many times the drift a difference must be to be taken for a lone flip."""
@@ -81,14 +83,14 @@ def common_length(w1: Tensor, w2: Tensor) -> Tensor:
     return (active + hidden).sqrt()
 
 
-def lone_flips(sums: Tensor, w1: Tensor, w2: Tensor, *, non_negative: bool) -> MixtureRows:
+def lone_flips(sums: Tensor, w1: Tensor, w2: Tensor, population: Population) -> MixtureRows:
     """Return rows behind the sums of one receiver, each as long as its weight A_kj times the bound, about.
 
     Args:
         sums: G [T, H, F] of T rounds.
         w1: first-layer weights of these rounds [T, F, H].
         w2: second-layer weights [T, H, C].
-        non_negative: rows are known to have no negative entries, which settles signs.
+        population: what is known of the rows.
     """
     scaled = sums.double() * common_length(w1.double(), w2.double())[:, None, None]
     difference, weights = scaled.diff(dim=0), w1.double()
@@ -96,11 +98,32 @@ def lone_flips(sums: Tensor, w1: Tensor, w2: Tensor, *, non_negative: bool) -> M
     flips = _crossing(_Flips(*(torch.cat([getattr(part, f.name) for part in found]) for f in fields(_Flips))), weights)
     flips = flips.of(_seen_elsewhere(flips, difference, weights))
     rows, error = _averaged(flips.of(flips.error.argsort(stable=True)))
-    if non_negative:
+    if population.discrete:
         rows = torch.where(rows.sum(1, keepdim=True) < 0, -rows, rows)
     claimed = error <= _PRECISE
+    claimed[claimed.clone()] = _one_row_each(rows[claimed], error[claimed], difference, weights, population)
     mixture = torch.zeros(len(rows), dtype=torch.long, device=sums.device)
-    return MixtureRows(mixture, rows.to(sums), claimed, torch.full_like(claimed, non_negative))
+    return MixtureRows(mixture, rows.to(sums), claimed, torch.full_like(claimed, population.discrete))
+
+
+def _one_row_each(rows: Tensor, error: Tensor, difference: Tensor, weights: Tensor, population: Population) -> Tensor:
+    """Return which rows are not sums of rows that flip together [R].
+
+    Args:
+        rows: [R, F].
+        error: relative error of each [R].
+        difference: of sums between two rounds [T - 1, H, F].
+        weights: [T, F, H].
+    """
+    size = difference.norm(dim=2)
+    changed = (size > _STANDS_OUT * size.median(1, keepdim=True).values).flatten()[None]
+    first = torch.arange(size.numel(), device=rows.device)
+    directions = weights.transpose(0, 1).flatten(1)
+    cells = Mixtures(difference[None], size[None], directions, first, first + size.shape[1])
+    mixture = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
+    expected = companions(rows, mixture, cells, changed, population)
+    complete = population.complete(torch.tensor([len(rows)], device=rows.device))[mixture]
+    return lone(rows, error * rows.norm(dim=1), expected, complete, population)
 
 
 def joined(exact: MixtureRows, flips: MixtureRows) -> MixtureRows:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fglaudit.adversary.clipping import KnownClip
 from fglaudit.adversary.modelled import message_clip
+from fglaudit.attacks.jacobians.encoder import finite_batches
 from fglaudit.facts import Clipped, Fact
 from fglaudit.payloads import HiddenRepresentations
 from fglaudit.view import View
@@ -38,7 +39,7 @@ def maybe_clipped(view: View, rounds: set[int], noise: float) -> Tensor:
     clip = KnownClip.of(view, HiddenRepresentations)
     if clip is None:
         return may
-    for batch in view.messages.of(HiddenRepresentations):
+    for batch in finite_batches(view, HiddenRepresentations):
         if batch.round in rounds:
             (values,) = batch.payload.tensors().values()
             may[batch.senders] |= ~clip.unclipped(values.double(), noise)

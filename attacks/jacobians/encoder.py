@@ -190,10 +190,18 @@ def global_models(view: View, device: torch.device | None = None) -> dict[int, M
     return models
 
 
+def finite_batches(view: View, payload: type[Payload]) -> Iterator[MessageBatch]:
+    """Yield the batches of ``payload`` until one holds what is no number: from there the training has diverged."""
+    for batch in view.messages.of(payload):
+        if not all(bool(value.isfinite().all()) for value in batch.payload.tensors().values()):
+            return
+        yield batch
+
+
 def foreign_batches(view: View, payload: type[P]) -> Iterator[tuple[MessageBatch, Tensor]]:
     """Yield the batches of ``payload`` with its values, without what the observing clients sent themselves."""
     mine = torch.tensor(view.observer.clients, dtype=torch.long)
-    for batch in view.messages.of(payload):
+    for batch in finite_batches(view, payload):
         kept = ~torch.isin(batch.senders, mine)
         if bool(kept.any()):
             part = batch.select(kept)

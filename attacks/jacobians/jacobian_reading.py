@@ -44,6 +44,7 @@ from fglaudit.attacks.jacobians.encoder import (
     untouched,
 )
 from fglaudit.attacks.jacobians.hidden_history import hidden_history
+from fglaudit.attacks.jacobians.lone_rows import Population
 from fglaudit.attacks.jacobians.mixture_rows import recover_rows
 from fglaudit.attacks.jacobians.planting import plant_encoder_run
 from fglaudit.facts import Absent, Clipped, Fact, Rounded, Sealed
@@ -196,17 +197,18 @@ def _separate(view: View, models: dict[int, Model], nodes: Tensor, rounds: int, 
     used = sorted({batch.round for batch, _ in foreign_batches(view, Jacobians)} & models.keys())[:rounds]
     weights = torch.stack([models[round].w1 for round in used]).float()
     step = max(1, _NUMBERS_AT_ONCE // max(1, weights.numel()))
+    known = view.auxiliary.x  # without any node it still tells how many samples a node has
+    samples = known.shape[1] if known.dim() == 3 else 1
+    population = Population(known.flatten(0, -2).to(device), samples, view.public.features is not FeatureKind.REAL)
     parts = []
     for chunk in torch.split(nodes, step):
         sums = _sums_of(view, models, chunk, used, device)
-        found = recover_rows(
-            sums, torch.zeros_like(sums[..., 0]), weights, non_negative=view.public.features is not FeatureKind.REAL
-        )
+        found = recover_rows(sums, torch.zeros_like(sums[..., 0]), weights, population)
         parts.append((chunk[found.mixture.cpu()], found.rows.cpu(), found.claimed.cpu(), found.signed.cpu()))
     owners, rows, claimed, signed = (torch.cat(part) for part in zip(*parts, strict=True))
-    samples = torch.bincount(owners[claimed], minlength=1).max()
+    terms = torch.bincount(owners[claimed], minlength=1).max()
     confidence = torch.where(claimed, torch.where(signed, 0.9, 0.5), 0.1)
-    return Reconstruction(rows * samples, owners, confidence, claimed=claimed)
+    return Reconstruction(rows * terms, owners, confidence, claimed=claimed)
 
 
 def _sums_of(view: View, models: dict[int, Model], nodes: Tensor, rounds: list[int], device: torch.device) -> Tensor:

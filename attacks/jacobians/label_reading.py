@@ -37,6 +37,7 @@ from fglaudit.attacks.jacobians.clipped_predictions import maybe_clipped, mean_p
 from fglaudit.attacks.jacobians.encoder import (
     common_model,
     encoder_shape,
+    finite_batches,
     foreign_batches,
     global_models,
     misfit,
@@ -132,7 +133,7 @@ def _hidden_error(view: View) -> float:
     The grid of a message follows from its range: a client knows that of its own ones.
     """
     noise = noise_std(view, HiddenRepresentations)
-    for batch in view.messages.of(HiddenRepresentations):
+    for batch in finite_batches(view, HiddenRepresentations):
         (values,) = batch.payload.tensors().values()
         step = grid_step(view, values.double()[:, None])
         return math.hypot(noise, float((step.square().mean() / 6).sqrt().item()))
@@ -154,7 +155,7 @@ def _propagated(view: View, nodes: Tensor) -> Tensor:
 
 def _last_rounds(view: View, payload: type[Payload], share: float = 0.0) -> set[int]:
     """Return the last ``share`` of the rounds with messages of ``payload``, at least one of them."""
-    rounds = sorted({batch.round for batch in view.messages.of(payload)})
+    rounds = sorted({batch.round for batch in finite_batches(view, payload)})
     return set(rounds[-max(1, round(share * len(rounds))) :])
 
 
@@ -170,7 +171,7 @@ def _late_means(
     """
     values = torch.zeros(view.public.num_nodes, classes, dtype=torch.double)
     used = _last_rounds(view, payload, share)
-    for batch in view.messages.of(payload):
+    for batch in finite_batches(view, payload):
         if batch.round in used:
             body = batch.payload
             assert isinstance(body, HiddenRepresentations | PropagatedRepresentations)
@@ -184,7 +185,7 @@ def _through_noise(view: View) -> Tensor:
     own_part, sums = _parts(view, _LATE)
     logits = own_part + sums
     spread = logits.var(1).mean()
-    rounds = len({batch.round for batch in view.messages.of(HiddenRepresentations)})
+    rounds = len({batch.round for batch in finite_batches(view, HiddenRepresentations)})
     error = _hidden_error(view) ** 2 / max(1.0, _LATE * rounds)
     shrunk = (spread - error).clamp(min=0) / spread.clamp(min=1e-30)
     clipped = maybe_clipped(view, _last_rounds(view, HiddenRepresentations, _LATE), _hidden_error(view))

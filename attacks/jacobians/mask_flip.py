@@ -12,6 +12,9 @@ identifies its node. With all edges known A_kj is known; entries of discrete row
 exactly; for real-valued rows the found lengths are matched with the weights in order, as rows of similar length would
 have it: the scales are then good, and the nodes are right where weights differ by more than lengths do.
 
+Rows that flip together are seen as one, their sum: what is claimed to be one row is told in
+:mod:`fglaudit.attacks.jacobians.lone_rows`.
+
 Noise on the Jacobians (V1, or a defense) enters G with the root of ``sum of A_kj^2``; flips below it are not seen, and
 nothing is claimed. Jacobians clipped to an L2 norm lose a factor each, which :mod:`clipped_flips` reckons with: the
 common part of the factors follows from the models and is divided out, and flips that stand out from what is left show
@@ -47,6 +50,7 @@ from fglaudit.attacks.jacobians.encoder import (
     untouched,
 )
 from fglaudit.attacks.jacobians.known_propagation import known_propagation
+from fglaudit.attacks.jacobians.lone_rows import Population
 from fglaudit.attacks.jacobians.mixture_rows import MixtureRows, recover_rows
 from fglaudit.attacks.jacobians.planting import plant_encoder_run
 from fglaudit.attacks.jacobians.weighted_rows import name_rows, typical_length
@@ -120,11 +124,15 @@ class MaskFlip(Attack):
             noise = torch.hypot(noise, _floor(sums, power))
         discrete = view.public.features is not FeatureKind.REAL
         w1 = torch.stack([models[round].w1 for round in rounds]).float()
-        found = recover_rows(sums[None], noise[None].float(), w1, non_negative=discrete)
+        known = torch.cat([own.x.flatten(0, -2), view.auxiliary.x.flatten(0, -2).to(own.x)]).to(device)
+        samples = own.x.shape[1] if own.x.dim() == 3 else 1
+        others = view.public.num_nodes - len(own.nodes) if weights is None else int((weights > 0).sum().item())
+        population = Population(known, others * samples, discrete)
+        found = recover_rows(sums[None], noise[None].float(), w1, population)
         clip = KnownClip.of(view, Jacobians)
         if clip is not None and clip.order == 2 and len(rounds) > 1:
             w2 = torch.stack([models[round].w2 for round in rounds])
-            flips = lone_flips(sums, w1, w2, non_negative=discrete)
+            flips = lone_flips(sums, w1, w2, population)
             typical = float(typical_length(view, own).item())
             length = min(float(common_length(w1.double(), w2)[-1].item()), clip.bound / typical)
             flips = dataclasses.replace(flips, rows=flips.rows / length)

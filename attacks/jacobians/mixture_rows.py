@@ -21,6 +21,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from torch import Tensor
 
 from fglaudit.attacks.jacobians.encoder import rounding
+from fglaudit.attacks.jacobians.lone_rows import Population, companions, lone
 from fglaudit.attacks.jacobians.switched_sums import Mixtures, SeparatedRows, box_least_squares, places, separate
 
 _NODES_SEARCHED = 200
@@ -59,43 +60,53 @@ def norm_error(sums: Tensor, noise: Tensor) -> Tensor:
     return 2 * root * rounding(sums) + (root + 4) * noise
 
 
-def recover_rows(sums: Tensor, noise: Tensor, weights: Tensor, *, non_negative: bool) -> MixtureRows:
+def recover_rows(sums: Tensor, noise: Tensor, weights: Tensor, population: Population) -> MixtureRows:
     """Return the rows behind mixtures.
 
     Args:
         sums: G [B, T, H, F] of T rounds.
         noise: standard deviation of the noise on every entry of a sum [B, T, H].
         weights: first-layer weights [T, F, H] of these rounds.
-        non_negative: rows are known to have no negative entries, which settles signs.
+        population: what is known of the rows.
     """
     count, rounds, hidden, features = sums.shape
     error = norm_error(sums, noise)
     first = torch.arange((rounds - 1) * hidden, device=sums.device)
     directions = weights.transpose(0, 1).reshape(features, -1)
-    found = separate(Mixtures(sums.flatten(1, 2), error.flatten(1, 2), directions, first, first + hidden))
+    over_rounds = Mixtures(sums.flatten(1, 2), error.flatten(1, 2), directions, first, first + hidden)
+    found = separate(over_rounds)
     rest = _unexplained(sums[:, -1], found, weights[-1])
     pairs = torch.triu_indices(hidden, hidden, 1, device=sums.device)
     slack = error[:, -1] + _total_error(found, count)[:, None]
     still = separate(Mixtures(rest, slack, weights[-1], pairs[0], pairs[1]))
-    together = _concatenate(found, still)
+    size = torch.bincount(torch.cat([found.mixture, still.mixture]), minlength=count)
+    # Of rows that never flip one round is seen, in which any others may be on in the same units.
+    changed = over_rounds.changed()
+    hidden_in = [
+        companions(found.rows, found.mixture, over_rounds, changed, population),
+        population.total_of(size)[still.mixture].double(),
+    ]
+    order = torch.argsort(torch.cat([found.mixture, still.mixture]), stable=True)
+    together, expected = _concatenate(found, still, order), torch.cat(hidden_in)[order]
     rest = _unexplained(sums[:, -1], together, weights[-1])
     wrong, certain = _wrong_signs(together, rest, slack.amax(1))
-    if non_negative:
+    if population.discrete:
         wrong, certain = together.rows.sum(1) < 0, torch.ones_like(wrong)
     rows = torch.where(wrong[:, None], -together.rows, together.rows)
-    return MixtureRows(together.mixture, rows, _claims(together), certain)
+    complete = population.complete(size)[together.mixture]
+    claimed = _fitting(together) & lone(rows, together.error, expected, complete, population)
+    return MixtureRows(together.mixture, rows, claimed, certain)
 
 
-def _concatenate(found: SeparatedRows, still: SeparatedRows) -> SeparatedRows:
+def _concatenate(found: SeparatedRows, still: SeparatedRows, order: Tensor) -> SeparatedRows:
     fields = SeparatedRows.__dataclass_fields__
-    order = torch.argsort(torch.cat([found.mixture, still.mixture]), stable=True)
     return SeparatedRows(*(torch.cat([getattr(found, name), getattr(still, name)])[order] for name in fields))
 
 
-def _claims(found: SeparatedRows) -> Tensor:
-    """Return which rows are claimed [R].
+def _fitting(found: SeparatedRows) -> Tensor:
+    """Return which rows fit well enough for a claim, be they one row or a sum [R].
 
-    A claim needs half of the row's flips explained exactly, two of them unless nearly the whole mixture is explained,
+    It needs half of the row's flips explained exactly, two of them unless nearly the whole mixture is explained,
     and a row far above the noise: otherwise rows fit by chance, and the direction is not right.
     """
     precise = found.error <= _PRECISE * found.rows.norm(dim=1)

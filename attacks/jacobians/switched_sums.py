@@ -63,6 +63,12 @@ class Mixtures:
         error = torch.hypot(self.error[:, self.stop], self.error[:, self.start])
         return self.sums[:, self.stop] - self.sums[:, self.start], error
 
+    def changed(self) -> Tensor:
+        """Return in which cells more than an error changed [B, M]."""
+        differences, error = self.differences()
+        changed: Tensor = differences.norm(dim=2) > error
+        return changed
+
     def active(self, rows: Tensor) -> Tensor:
         """Return 1[u_q' v_r > 0] [R, Q] for ``rows`` [R, F]."""
         return rows @ self.directions > 0
@@ -92,7 +98,7 @@ class SeparatedRows:
 def separate(mixtures: Mixtures) -> SeparatedRows:
     """Return the rows of ``mixtures``: candidates are found and what they explain is subtracted, in turn."""
     differences, error = mixtures.differences()
-    changed = differences.norm(dim=2) > error
+    changed = mixtures.changed()
     none = torch.empty(0, dtype=torch.long, device=differences.device)
     found = SeparatedRows(
         none, differences.new_empty(0, differences.shape[2]), error.new_empty(0), none, none, error.new_empty(0)
@@ -181,6 +187,13 @@ def _flips(rows: Tensor, error: Tensor, mixtures: Mixtures) -> tuple[Tensor, Ten
     on, sure = products > 0, products.abs() > slack
     step = on[:, mixtures.stop].to(torch.int8) - on[:, mixtures.start].to(torch.int8)
     return step, sure[:, mixtures.stop] & sure[:, mixtures.start]
+
+
+def flipping(rows: Tensor, mixtures: Mixtures) -> Tensor:
+    """Return in which cells ``rows`` [R, F] flip [R, M]."""
+    step = max(1, _PREDICTIONS_AT_ONCE // max(1, len(mixtures.start)))
+    parts = [_flips(part, part.new_zeros(len(part)), mixtures)[0] != 0 for part in torch.split(rows, step)]
+    return torch.cat(parts)
 
 
 def _unrefuted(fresh: _Candidates, mixtures: Mixtures, changed: Tensor) -> _Candidates:

@@ -1,11 +1,12 @@
 """Labels from latents: classes that nFedGNN's server infers for users whose labels it does not hold.
 
 The server holds the labels of the training nodes (Algorithm 1) and sees all latents. It averages the latents of the
-last rounds, spreads them over the edges that the observer knows, and fits a ridge classifier to the labels it has.
-Label propagation from the same labels, which needs no messages and is the control, is added in log odds: the advantage
-is what the latents add.
+last rounds, or takes the first ones, which no label has moved yet: later ones of users who train follow their labels,
+and say little of others where only labels that train are known. It spreads them over the edges that the observer
+knows, and fits a ridge classifier to the labels it has. Label propagation from the same labels, which needs no messages
+and is the control, is added in log odds: the advantage is what the latents add.
 
-How many rounds are averaged (more under noise) and what the classifier's scores weigh is learned from left-out known
+Which rounds are averaged (more under noise) and what the classifier's scores weigh is learned from left-out known
 labels; where the latents predict nothing, label propagation alone remains.
 """
 
@@ -56,8 +57,10 @@ class LatentLabels(Attack):
         return None
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
-        rounds = latent_rounds(view, torch.arange(view.public.num_nodes))
-        return label_guess(view, [_smoothed(view, rounds, late).to(device) for late in _LATE])
+        everybody = torch.arange(view.public.num_nodes)
+        first, rounds = latent_rounds(view, everybody, 1), latent_rounds(view, everybody)
+        kinds = [(first, 1.0), *((rounds, late) for late in _LATE)]
+        return label_guess(view, [_smoothed(view, *kind).to(device) for kind in kinds])
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_labels(view, rng)

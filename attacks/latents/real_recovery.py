@@ -3,7 +3,9 @@
 Sparse rows (tf-idf) have a Bernoulli-Gaussian prior per feature, fitted to the observer's rows; where message passing
 leaves no more non-zero entries than there are measurements, least squares on them gives the exact values. Dense rows
 get the linear estimate of least mean square error under the observer's mean and (shrunk) covariance. Which of the two
-is better is tried on the observer's own rows, whose measurements it can compute.
+is better is tried on the observer's own rows, whose measurements it can compute. Without such rows matching pursuit
+finds sparse ones, and others get the linear estimate around the entry that the mean measurement shows all rows to have
+in common.
 """
 
 from __future__ import annotations
@@ -13,9 +15,12 @@ from torch import Tensor
 
 from fglaudit.adversary.message_passing import Measurements, bernoulli_gaussian, message_passing
 from fglaudit.adversary.priors.feature_prior import FeaturePrior
+from fglaudit.attacks.latents.matching_pursuit import matching_pursuit
 
 _EXACT = 2e-4
 """Largest relative residual of a row that counts as solved."""
+_CLEAR = 4.0
+"""Squared deviations from zero at which a common entry of unknown rows begins to count."""
 _SHRINK_ROWS = 4.0
 _TRIAL_ROWS = 200
 _ROWS_AT_ONCE = 256
@@ -37,12 +42,18 @@ def recover_real(
     mean = prior.mean.to(values)
     unproven = torch.zeros(len(values), dtype=torch.bool, device=values.device)
     if len(known) < 2:
-        gain = prior.variance.to(values).mean()
+        if not prior.informed:
+            mean, gain = _common_entry(measured, values, std, drop)
+        else:
+            gain = prior.variance.to(values).mean()
         matrix = measured.matrix
         square = gain * matrix @ matrix.mT
         square.diagonal().add_(std**2 + 1e-6 * square.diagonal().mean())
         rows = mean + gain * torch.linalg.solve(square, (values - measured.forward(mean * (1 - drop))).mT).mT @ matrix
-        return rows, torch.zeros_like(values[:, 0]), unproven
+        if std > 0 or drop > 0:
+            return rows, torch.zeros_like(values[:, 0]), unproven
+        sparse, solved = matching_pursuit(matrix, values)
+        return torch.where(solved[:, None], sparse, rows), torch.where(solved, 1.0, 0.0).to(values), unproven
     trial = known[:_TRIAL_ROWS]
     trial_mean = known.mean(0).expand(len(trial), -1)
     trial_values = measured.forward(trial * (1 - drop))  # what a kept share of the row gives on average
@@ -54,6 +65,27 @@ def recover_real(
         return rows, torch.zeros_like(values[:, 0]), unproven
     rows, solved = _sparse(measured, values, std, known, drop, sweeps)
     return rows, torch.where(solved, 1.0, 0.5).to(values), unproven
+
+
+def _common_entry(measured: Measurements, values: Tensor, std: float, drop: float) -> tuple[Tensor, Tensor]:
+    """Return the mean [F] of the entries of U unknown rows and their variance, as the mean measurement shows them.
+
+    A row of which every entry is c is measured as c times the sum of the matrix's columns. The mean row of U users has
+    such a part, of which the U measurements' scatter, and the mean row's own around c, leave the error.
+
+    Args:
+        measured, std, drop: as in :func:`recover_real`.
+        values: [U, M].
+    """
+    ones = measured.forward(torch.ones_like(measured.matrix[0]) * (1 - drop))
+    average = values.mean(0)
+    entry = average @ ones / ones.square().sum().clamp(min=1e-30)
+    left = (average - entry * ones).square().mean()
+    error = left / ones.square().sum().clamp(min=1e-30)
+    entry = entry * (1 - _CLEAR * error / entry.square().clamp(min=1e-30)).clamp(min=0)
+    power = measured.matrix.square().sum(1).mean() * (1 - drop)
+    spread = ((values - entry * ones).square().mean() - std**2) / power
+    return entry.expand(measured.matrix.shape[1]), spread.clamp(min=1e-12 * values.square().mean().clamp(min=1e-30))
 
 
 def _sparse(

@@ -58,6 +58,10 @@ _BIAS_CORRECTION = 1e-4
 """Error of an Adam step by its bias correction: ``1 - 0.999`` has four digits in float32."""
 _RESOLVED = 8.0
 """How many rounding errors an Adam step must stay below one to determine the size of its gradient."""
+_CERTAIN = 4.0
+"""How many errors a weight must move for the sign of its step to be certain."""
+_CLEAR = 100.0
+"""Squared deviations from zero of an entry whose size is clear."""
 _SWEEPS = 40
 
 
@@ -100,6 +104,7 @@ class WeightDifference(Attack):
         drop = training.feature_dropout
         total = torch.zeros(len(nodes), view.public.num_features, dtype=torch.double, device=device)
         precision = torch.zeros_like(total)
+        bounds = torch.stack([torch.full_like(total, -torch.inf), torch.full_like(total, torch.inf)])
         once = optimizer.adam and training.keep_optimizer
         ones = float((view.known_rows().x != 0).sum(1).double().mean()) if len(view.known_rows().x) else _BLIND_ONES
         for round, senders, before, after in _uploads(view):
@@ -117,6 +122,10 @@ class WeightDifference(Attack):
                     taken = _undo_clip(taken, ones, clip)
                 value, weight = _row_estimates(taken, view.public.features)
                 at = place[use].to(device)
+                if optimizer.adam and clip is None and drop == 0 and view.public.features is FeatureKind.REAL:
+                    low_bound, high_bound = _sign_bounds(taken)
+                    bounds[0, at] = torch.maximum(bounds[0, at], low_bound)
+                    bounds[1, at] = torch.minimum(bounds[1, at], high_bound)
                 if drop == 0:
                     total[at] += value * weight
                     precision[at] += weight
@@ -129,7 +138,10 @@ class WeightDifference(Attack):
         plain = all(rounded(fact, Latents) for fact in stated(view, Latents))
         if view.public.features is FeatureKind.BINARY and drop == 0 and plain:
             chance = self._chance_from_latents(view, nodes, chance, rng, device)
-        return _rows(view, nodes, total / precision.clamp(min=1e-30), precision, chance, drop)
+        value = total / precision.clamp(min=1e-30)
+        if view.public.features is FeatureKind.REAL:
+            return _real_rows(view, nodes, value, precision, bounds, drop)
+        return _rows(view, nodes, value, precision, chance, drop)
 
     @staticmethod
     def _chance_from_latents(
@@ -248,8 +260,48 @@ def _row_estimates(step: UserStep, kind: FeatureKind) -> tuple[Tensor, Tensor]:
     return (weight * shown).sum(-1) / precision.clamp(min=1e-30), precision
 
 
+def _sign_bounds(step: UserStep) -> tuple[Tensor, Tensor]:
+    """Return between which numbers the signs of an Adam step put the entries of rows, each [P, F]."""
+    moved = step.before - step.after
+    error = _ROUNDING * torch.maximum(step.before.abs(), step.after.abs()) + step.std
+    turn = -step.optimizer.weight_decay * step.before / step.gradient[:, None]
+    certain = (moved.abs() > _CERTAIN * error) & turn.isfinite()
+    above = moved.sign() == step.gradient[:, None].sign()
+    low = torch.where(certain & above, turn, -torch.inf).amax(2)
+    return low, torch.where(certain & ~above, turn, torch.inf).amin(2)
+
+
+def _real_rows(
+    view: View, nodes: Tensor, value: Tensor, precision: Tensor, bounds: Tensor, drop: float
+) -> Reconstruction:
+    """Turn estimates of real-valued rows into rows.
+
+    Args:
+        nodes: [U].
+        value, precision: estimates and their precisions [U, F].
+        bounds: least and largest that each entry can be [2, U, F].
+        drop: share of the features that users drop.
+    """
+    prior, seen = feature_prior(view, nodes), view.known_rows().x
+    size = float(seen[seen != 0].abs().mean().item()) if bool((seen != 0).any()) else 1.0
+    # Of a row whose small entries are read the others, of which signs are, are at least as large.
+    read = torch.where(precision * value.square() > _CLEAR, value.abs(), 0.0).amax(1, keepdim=True)
+    least = torch.where(read > 0, read, size)
+    low, high = bounds
+    mean = prior.mean.to(value)
+    within = torch.where(low > 0, low.maximum(least), torch.where(high < 0, high.minimum(-least), mean))
+    bounded = (low <= high) & (low.isfinite() | high.isfinite())
+    expected = torch.where(bounded, within.clamp(low, high), mean)
+    known = 1 / prior.variance.to(value).clamp(min=1e-12)
+    rows = (precision * value + known * expected) / (precision + known)
+    error = precision.rsqrt() + (rows - value).abs()
+    determined = (error.amax(1) < _REAL_PROOF * value.abs().amax(1)).cpu() & (drop == 0)
+    told = ((precision > 0) | bounded).any(1).cpu()  # of others nothing was read, and the mean of no rows is no guess
+    return Reconstruction(rows.float().cpu()[told], nodes[told], determined.float()[told], determined[told])
+
+
 def _rows(view: View, nodes: Tensor, value: Tensor, precision: Tensor, chance: Tensor, drop: float) -> Reconstruction:
-    """Turn estimates into rows of the data set's kind.
+    """Turn estimates into discrete rows.
 
     Args:
         nodes: [U].
@@ -259,17 +311,10 @@ def _rows(view: View, nodes: Tensor, value: Tensor, precision: Tensor, chance: T
     """
     prior = feature_prior(view, nodes)
     kind = view.public.features
-    if kind is FeatureKind.REAL:
-        known = 1 / prior.variance.to(value).clamp(min=1e-12)
-        rows = (precision * value + known * prior.mean.to(value)) / (precision + known)
-        error = precision.rsqrt() + (rows - value).abs()
-        determined = (error.amax(1) < _REAL_PROOF * value.abs().amax(1)).cpu() & (drop == 0)
-        told = (precision > 0).any(1).cpu()  # of the others nothing was read, and the mean of no rows is no guess
-        return Reconstruction(rows.float().cpu()[told], nodes[told], determined.float()[told], determined[told])
     level = torch.ones_like(value[:, :1])
     determined = (precision >= _PROOF**-2).all(1).cpu() & (drop == 0)
     if kind is FeatureKind.SCALED_BINARY:
-        sure = torch.where(precision * value.square() > 100, value, 0.0)
+        sure = torch.where(precision * value.square() > _CLEAR, value, 0.0)
         top = sure.amax(1, keepdim=True)
         high = sure > 0.5 * top
         level = torch.where(

@@ -3,8 +3,9 @@
 FedGCN section 4 argues that a sum over several neighbours protects each of them. It does not where sums overlap: the
 row of neighbour j is determined exactly if and only if the unit vector e_j lies in the row space of the observer's
 coefficient matrix, whatever the features are (binary or real, weighted or counts). Those rows are marked as proven; the
-others get the linear estimate that changes the prior mean least. Observers: a client, colluding clients, and, if they
-know the edges, the server and the wire.
+others get the linear estimate that changes the prior mean least, or a row that the observer knows, where known ones
+repeat and one of them is likelier (:mod:`fglaudit.attacks.sums.equations.copied_rows`). Observers: a client, colluding
+clients, and, if they know the edges, the server and the wire.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch import Tensor
 from fglaudit.adversary.priors.expected_f1 import best_f1_bits
 from fglaudit.adversary.priors.feature_prior import FeaturePrior, feature_prior
 from fglaudit.adversary.public_rules import clip_of_rows, unused_columns
+from fglaudit.attacks.sums.equations.copied_rows import with_copies
 from fglaudit.attacks.sums.equations.linear_posterior import HALF, posterior_of_sums
 from fglaudit.attacks.sums.equations.neighbor_equations import neighbor_equations, no_equations
 from fglaudit.attacks.sums.modelled_facts import in_errors, in_terms, in_values
@@ -67,6 +69,9 @@ class RowSpace(Attack):
             rows = (rows > HALF * (1.0 if clip is None else top[:, None])).to(rows)
         elif view.public.features is FeatureKind.SCALED_BINARY:
             rows = torch.where(rows > HALF * top[:, None], rows, 0.0)
+        elif view.public.features is FeatureKind.REAL:
+            known = view.known_rows().x.to(rows)
+            rows = torch.where((solved.determined & exact)[:, None], rows, with_copies(rows, known, prior))
         rows[:, unused.to(device)] = self._guess(view, prior.mean)[:, unused].to(rows)
         confidence = torch.where(proven, 1.0, 0.0)
         # Of noise, who knows no row makes no guess: rows that are left out get the one that knows nothing.

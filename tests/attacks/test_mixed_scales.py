@@ -7,9 +7,12 @@ import dataclasses
 import pytest
 import torch
 from node_graphs import graph as node_graph
-from scored_runs import game_of
+from scored_runs import finding_of, game_of
 
 from fglaudit.attacks.jacobians.jacobian_reading import JacobianReading
+from fglaudit.attacks.jacobians.label_reading import LabelReading
+from fglaudit.attacks.jacobians.mask_flip import MaskFlip
+from fglaudit.attacks.jacobians.representation_inversion import RepresentationInversion
 from fglaudit.attacks.latents.weight_difference import WeightDifference
 from fglaudit.attacks.neighborhoods.joint_diagonalisation import JointDiagonalisation
 from fglaudit.attacks.neighborhoods.power_moments import PowerMoments
@@ -17,9 +20,11 @@ from fglaudit.attacks.neighborhoods.second_moments import SecondMoments
 from fglaudit.attacks.neighborhoods.vector_columns import VectorColumns
 from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
 from fglaudit.attacks.sums.row_space import RowSpace
+from fglaudit.finding import Status
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Attack, Reconstruction
-from fglaudit.payloads import SERVER
+from fglaudit.observers import ObserverSpec
+from fglaudit.payloads import SERVER, ModelUpdate
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
@@ -99,3 +104,18 @@ def test_short_rows_have_directions() -> None:
     found = JacobianReading().run(view, rng=derive(0, "attack"), device=CPU)
     assert check_claims(found, game, view).columns()["false_claim_rate"] == 0
     assert float(score([game], [found]).rows.cosine.mean()) > 0.9
+
+
+@pytest.mark.parametrize(
+    "attack", [JacobianReading(), RepresentationInversion(), LabelReading(), MaskFlip()], ids=lambda each: each.name
+)
+def test_rounds_after_a_training_diverged_are_left_out(attack: Attack) -> None:
+    """Rows of 1e6 make models that are no numbers: attacks failed on what was sent before, too."""
+    graph = scaled(example_graph(nodes=24, features=6, clients=24), 2e6)
+    run = record(GFLAPPNP(hidden=8, rounds=6, local_steps=2), graph)
+    models = [batch.payload.tensors()["vector"] for batch in run.view(Observer((SERVER,))).messages.of(ModelUpdate)]
+    assert not bool(models[-1].isfinite().all())
+    observer = ("client:0",) if isinstance(attack, MaskFlip) else ("server",)
+    finding = finding_of(run, attack, ObserverSpec(observer, topology=True))
+    assert finding.status is Status.OK
+    assert finding.value == 1 or not isinstance(attack, JacobianReading)

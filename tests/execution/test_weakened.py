@@ -213,6 +213,13 @@ def test_quiet_defenses_without_a_strength_let_planted_rows_through() -> None:
         assert works_through(attack, view, attack_stream(attack, view, "test"), CPU).works is works
 
 
+def test_no_attack_is_seen_to_work_through_a_defense_that_cannot_be_applied_again() -> None:
+    view = record(FedGCN(hops=1, rounds=1), defense=Loud(1e-6)).view(Observer(parties=(0,), degrees=True))
+    view = dataclasses.replace(view, public=dataclasses.replace(view.public, release=None))
+    attack = MaximumAPosteriori()
+    assert not works_through(attack, view, attack_stream(attack, view, "test"), CPU).works
+
+
 def test_a_few_clients_in_turn_without_self_tests() -> None:
     recording = record(FedGCN(hops=1, rounds=1), defense=Loud(1e-6)).recording
     spec = ObserverSpec(("client:each",))

@@ -84,6 +84,7 @@ def test_rows_that_rounding_drowns_are_not_called_proven() -> None:
 def test_single_entries_say_nothing_of_levels_within_rows() -> None:
     assert FeatureKind.of(torch.tensor([[0.3], [1.2], [-2.0]])) is FeatureKind.REAL
     assert FeatureKind.of(torch.diag(torch.tensor([0.3, 1.2, 0.7]))) is FeatureKind.REAL
+    assert FeatureKind.of(-torch.ones(3, 2)) is FeatureKind.REAL
     assert FeatureKind.of(0.5 * torch.eye(3)) is FeatureKind.SCALED_BINARY
     assert FeatureKind.of(torch.zeros(3, 1)) is FeatureKind.BINARY
     normalised = torch.tensor([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])

@@ -11,7 +11,7 @@ from pathlib import Path
 from report_runs import DEFENSES, PROTOCOLS, make_cell, make_run, store
 from rich.console import Console
 
-from fglaudit.finding import CellRecord, Status
+from fglaudit.finding import OTHERS, CellRecord, Status
 from fglaudit.guarantees import FieldState, Verdict, Word
 from fglaudit.reports import write_report
 from fglaudit.reports.formats.console import print_answers
@@ -89,6 +89,20 @@ def test_an_alarm_names_the_observers_whom_no_attack_speaks_for(tmp_path: Path) 
         " and no guarantee covers it: what leaks there is not known. Settings: fedgcn hops=1, no defense; fedgcn"
         " hops=2, no defense."
     ) in " ".join(said(tmp_path, cells).split())
+
+
+def test_an_alarm_about_what_nobody_read_tells_what_an_attack_of_others_showed(tmp_path: Path) -> None:
+    """Beside the leak that a user's own attack had found stood that what leaks is not known."""
+    states = (FieldState("server", "NeighborSums", "values", "unexamined", "no adapted attack reads it"),)
+    cell = make_cell(PROTOCOLS[0], DEFENSES[0], 0, observers=[0])
+    best = max(cell.findings, key=lambda finding: finding.advantage_low or 0.0)
+    assert (best.advantage_low or 0.0) > 0
+    own = tuple(replace(f, adapted=f"no: {OTHERS}") if f is best else f for f in cell.findings)
+    known = f"what leaks there, beyond what {best.attack} shows, is not known"
+    text = " ".join(said(tmp_path / "own", [replace(cell, findings=own, fields=states)]).split())
+    assert known in text
+    text = " ".join(said(tmp_path / "shipped", [replace(cell, fields=states)]).split())
+    assert known not in text and "what leaks there is not known" in text
 
 
 def test_nothing_is_dropped_silently(tmp_path: Path) -> None:

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
+import pytest
 import torch
+from scored_runs import BLANK, game_of
 
 from fglaudit.attacking import run_attacks
 from fglaudit.attacks.sums.row_presence import RowPresence
+from fglaudit.attacks.sums.row_space import RowSpace
 from fglaudit.defenses.none import NoDefense
 from fglaudit.finding import Status
 from fglaudit.graph import canonical_edges
+from fglaudit.interfaces import Reconstruction
 from fglaudit.observers import ObserverSpec
 from fglaudit.payloads import SERVER, Latents, MessageBatch, ModelUpdate, NeighborSums, Payload
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.quantities import Attempt
 from fglaudit.recording import record_training
-from fglaudit.scoring import score
-from fglaudit.scoring.selftest import BlindViews, NoiseMessages
-from fglaudit.testing import example_graph
-from fglaudit.view import Observer
+from fglaudit.rng import derive
+from fglaudit.scoring import Output, score
+from fglaudit.scoring.selftest import BlindViews, NoiseMessages, NoiseRuns, noise_flaw
+from fglaudit.testing import CPU, example_graph, record
+from fglaudit.view import Observer, View
 
 USERS, WIDTH = 40, 8
 
@@ -96,3 +103,26 @@ def test_views_of_noise_are_shared_until_the_next_one() -> None:
     for once, again in zip(*sent, strict=True):
         for one, same in zip(once.payload.tensors().values(), again.payload.tensors().values(), strict=True):
             assert torch.equal(one, same)
+
+
+@pytest.mark.parametrize(("lucky", "broken"), [(4, False), (5, True), (9, True)])
+def test_an_attack_is_broken_that_beats_its_control_on_five_draws_of_noise(lucky: int, broken: bool) -> None:
+    run = record(FedGCN(hops=1, rounds=1))
+    observer = Observer(parties=(0,), degrees=True)
+    game, view = game_of(run, observer), run.view(observer)
+    nothing = Reconstruction(torch.zeros_like(game.truth), game.targets, torch.zeros(len(game.targets)))
+    drawn = 0
+
+    @dataclass(frozen=True)
+    class Lucky(RowSpace):
+        """Has the truth on its first draws."""
+
+        def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Any:
+            nonlocal drawn
+            drawn += 1
+            return replace(nothing, rows=game.truth) if drawn <= lucky else nothing
+
+    attack = Lucky()
+    output = Output(BLANK, attack, False, (view,), on_noise=NoiseRuns(attack, view, derive(0, "noise"), CPU))
+    assert (noise_flaw(output, Attempt(view, game, None, nothing)) is not None) is broken
+    assert drawn == 5

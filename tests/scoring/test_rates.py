@@ -12,8 +12,10 @@ from scipy.optimize import brentq
 from scipy.stats import betabinom, binomtest
 
 from fglaudit.errors import FglauditError
+from fglaudit.scoring.beta_binomial import rate_high, rate_low
 from fglaudit.scoring.clusters import TAIL, Floats, PairedClusters
 from fglaudit.scoring.rates import (
+    CORRELATION,
     _ratio_high,
     _ratio_low,
     advantage_exceeds_zero,
@@ -182,3 +184,13 @@ def test_whether_an_advantage_exceeds_zero_is_what_its_interval_says(shared: flo
             assert said[-1] == (low > 0)
     assert 5 < sum(said) < len(said) - 5
     assert not advantage_exceeds_zero(paired([9] * 4, [0] * 4, [9] * 4, [0] * 4))  # four clusters give only a range
+
+
+def test_clusters_count_with_their_whole_targets_and_one_at_the_least() -> None:
+    """Sums of values are no whole numbers: three targets less a rounding error are three, half a target is one."""
+    hits = np.array([2.5, 0.0, 1.0, 2.0, 0.5, 1.0])
+    for targets, size in ((3 - 1e-12, 3), (3.0, 3), (1.0, 1), (0.5, 1)):
+        low, high = ends(np.full(6, targets), hits * targets / 3)
+        total = round(7 / 18 * 6 * size, 9)
+        assert low == pytest.approx(rate_low((size,) * 6, CORRELATION, total, TAIL), rel=1e-9)
+        assert high == pytest.approx(rate_high((size,) * 6, CORRELATION, total, TAIL), rel=1e-9)

@@ -83,7 +83,10 @@ class Features(Quantity):
             checked = _checked(results, asked, views)
             columns |= checked.columns()
         if metric == DIRECTION_RATE and checked is not None:
-            values, controls = checked.found.double(), _checked(guesses, asked, views).found.double()
+            # Rows without owners: beside those it claims an attack has the guess, which counts neither way.
+            guessed = _checked(guesses, asked, views).found
+            values, controls = (checked.found | guessed).double(), guessed.double()
+            columns[DIRECTION_RATE] = _mean(values)
         else:
             values, controls = getattr(found.rows, metric), getattr(guess.rows, metric)
         return Comparison(

@@ -17,6 +17,7 @@ from fglaudit.attacks.jacobians.encoder import Model, activations, unit_rows
 from fglaudit.attacks.jacobians.encoder_inversion import invert_encoder
 from fglaudit.attacks.jacobians.jacobian_reading import JacobianReading
 from fglaudit.attacks.jacobians.label_reading import LabelReading
+from fglaudit.attacks.jacobians.lone_rows import Population
 from fglaudit.attacks.jacobians.mixture_rows import recover_rows
 from fglaudit.attacks.jacobians.representation_inversion import RepresentationInversion
 from fglaudit.attacks.jacobians.switched_sums import Mixtures, box_least_squares, separate
@@ -271,7 +272,8 @@ def test_rows_that_never_flip_and_signs_follow_from_the_sums() -> None:
     rows = torch.randn(1, 4, 12, generator=rng)
     weights = torch.randn(12, 40, generator=rng).expand(2, -1, -1)
     sums = (rows @ weights[0] > 0).float().mT @ rows
-    found = recover_rows(sums[:, None].expand(-1, 2, -1, -1), torch.zeros(1, 2, 40), weights, non_negative=False)
+    four = Population(rows.new_empty(0, 12), 4, discrete=False)
+    found = recover_rows(sums[:, None].expand(-1, 2, -1, -1), torch.zeros(1, 2, 40), weights, four)
     assert bool(found.claimed.all()) and bool(found.signed.all())
     gap = torch.cdist(found.rows, rows[0])
     assert len(found.rows) == 4 and float(gap.amin(1).max()) < 1e-4

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from node_graphs import graph as node_graph
 from scored_runs import game_of, self_test
 from swapped_data import with_data
 from torch import Tensor
@@ -23,7 +24,7 @@ from fglaudit.defenses.noise.clipping import Clipping
 from fglaudit.defenses.noise.joint_noise import JointNoise
 from fglaudit.defenses.noise.quantisation import Quantisation
 from fglaudit.facts import Additive, Clipped, Field
-from fglaudit.graph import FeatureKind, FederatedGraph, federate
+from fglaudit.graph import FeatureKind, FederatedGraph, canonical_edges, federate
 from fglaudit.interfaces import Defense, Reconstruction
 from fglaudit.nn.propagation import personalised_propagation
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
@@ -93,6 +94,45 @@ def test_it_conforms_and_passes_its_self_test() -> None:
         game = game_of(run, observer)
         control = Reconstruction(torch.zeros_like(game.truth), game.targets, torch.zeros(len(game.targets)))
         assert self_test(MaskFlip(), view, game, control) is None
+
+
+@pytest.mark.parametrize("edges", ["drawn", "star"])
+@pytest.mark.parametrize("rounds", [4, 30])
+@pytest.mark.parametrize("rows", ["negative", "binary"])
+def test_sums_of_rows_that_flip_together_are_not_claimed(rows: str, rounds: int, edges: str) -> None:
+    """Where all entries have one sign, rows flip at once: 40 of 42 claims were sums of several."""
+    graph = node_graph()
+    if rows == "negative":
+        graph = dataclasses.replace(graph, x=-graph.x.abs())
+    else:
+        x = (torch.randn(graph.x.shape, generator=derive(5, "rows")) > 0).float()
+        graph = dataclasses.replace(graph, x=x, features=FeatureKind.BINARY)
+    if edges == "star":
+        leaves = torch.arange(1, graph.num_nodes)
+        star = canonical_edges(torch.stack([torch.zeros_like(leaves), leaves]), graph.num_nodes)
+        graph = dataclasses.replace(graph, edge_index=star)
+    run = record(GFLAPPNP(hidden=8, rounds=rounds, local_steps=2 if rounds == 4 else 10), graph)
+    for client in range(0, 30, 6):
+        observer = Observer((client,), topology=True)
+        assert claims(run, observer, rebuild(run.view(observer))).false == 0
+
+
+def test_sums_of_clipped_rows_that_flip_together_are_not_claimed() -> None:
+    """35 of 43 claims were sums."""
+    graph = node_graph()
+    x = (torch.randn(graph.x.shape, generator=derive(5, "rows")) > 0).float()
+    graph = dataclasses.replace(graph, x=x, features=FeatureKind.BINARY)
+    run = record(GFLAPPNP(hidden=8, rounds=30), graph, Clipping(clip=(1.0, 5.0)))
+    for client in (0, 6, 12):
+        observer = Observer((client,), topology=True)
+        assert claims(run, observer, rebuild(run.view(observer))).false == 0
+
+
+def test_as_many_rows_as_there_are_are_claimed() -> None:
+    run = record(GFLAPPNP(hidden=8, rounds=30), node_graph())
+    observer = Observer((0,), topology=True)
+    counted = claims(run, observer, rebuild(run.view(observer)))
+    assert (counted.claimed, counted.false) == (29, 0)
 
 
 def test_without_the_edges_rows_have_directions_and_no_names() -> None:
