@@ -83,10 +83,7 @@ class Features(Quantity):
             checked = _checked(results, asked, views)
             columns |= checked.columns()
         if metric == DIRECTION_RATE and checked is not None:
-            # Rows without owners: beside those it claims an attack has the guess, which counts neither way.
-            guessed = _checked(guesses, asked, views).found
-            values, controls = (checked.found | guessed).double(), guessed.double()
-            columns[DIRECTION_RATE] = _mean(values)
+            values, controls = checked.found.double(), _checked(guesses, asked, views).found.double()
         else:
             values, controls = getattr(found.rows, metric), getattr(guess.rows, metric)
         return Comparison(
