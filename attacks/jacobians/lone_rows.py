@@ -24,8 +24,8 @@ from torch import Tensor
 from fglaudit.attacks.jacobians.switched_sums import Mixtures, flipping, places
 
 _MOST_COMPANIONS = 0.5
-"""Expected number of rows hidden in one that is claimed. It is estimated high: on 26 crafted graphs, trained twice each,
-13 in a thousand claims are false; at 0.02 it is 8, and a quarter of the right ones is given up."""
+"""Expected number of rows hidden in one that is claimed. It is estimated high: on 26 crafted graphs, trained twice
+each, 13 in a thousand claims are false; at 0.02 it is 8, and a quarter of the right ones is given up."""
 _MOST_MISSING = 0.02
 """Share of rows that may be missing where all are said to be found."""
 _LEVEL = 1e-3
