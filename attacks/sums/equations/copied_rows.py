@@ -40,7 +40,8 @@ def with_copies(estimate: Tensor, known: Tensor, prior: FeaturePrior) -> Tensor:
     moved = estimate - mean
     told = (moved.square().mean(1, keepdim=True) / spread).clamp(1e-12, _MOST_TOLD)
     toward = moved @ candidates.mT - (moved * mean).sum(1, keepdim=True)
-    away = (candidates - mean[:, None]).square().sum(2)
+    # Not by products, which cancel where rows are large; nor by differences of all pairs, which fill the memory.
+    away = torch.cdist(mean, candidates, compute_mode="donot_use_mm_for_euclid_dist").square()
     error = (moved.square().sum(1, keepdim=True) / told - 2 * toward + told * away) / ((1 - told) * spread)
     features = estimate.shape[1]
     explained = (error <= _FIT * features).any(1, keepdim=True)
