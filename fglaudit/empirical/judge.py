@@ -175,7 +175,8 @@ def _noise_first(prepared: Staged, accounted: Accounted, clients: Sequence[Clien
     """Whether what is not stated is done to noisy values alone; no where that cannot be told."""
     try:
         return noise_first(prepared, accounted.mechanisms, clients, seed=seed)
-    except Exception:  # a plugin's own code runs here: whatever it raises, it must not end a run
+    except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
+        keep(error, "replays of noise before the rest")
         return False
 
 

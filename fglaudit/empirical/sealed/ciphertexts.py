@@ -41,6 +41,7 @@ from fglaudit.payloads import MessageBatch
 from fglaudit.rng import derive
 from fglaudit.sealing import SealedRows
 from fglaudit.secagg.rows import MaskedRows
+from fglaudit.tracebacks import keep, place
 
 SCHEME, FRESH, MASKS = "sealed", "fresh ciphertexts", "masks"
 NAMES = (SCHEME, FRESH, KEYS, MASKS, COALITIONS)
@@ -65,7 +66,8 @@ def ciphertext_audits(
     try:
         trace = sealed_replay(protocol, graph, defense, context, seed=seed, device=device)
     except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
-        why = f"sealed messages could not be replayed: {type(error).__name__}: {error}"
+        keep(error, "a replay of sealed messages")
+        why = f"sealed messages could not be replayed: {type(error).__name__}: {error}{place(error)}"
         return (Audit(SCHEME, Outcome.UNTESTED, why),)
     if not trace.sealings:
         return (Audit(SCHEME, Outcome.UNTESTED, "no message was sealed in the first rounds, which were replayed"),)
@@ -74,7 +76,9 @@ def ciphertext_audits(
     try:
         fresh = _fresh_audit(trace, defense, context, seed)
     except Exception as error:  # as above
-        fresh = Audit(FRESH, Outcome.UNTESTED, f"messages could not be sealed again: {type(error).__name__}: {error}")
+        keep(error, "sealing messages again")
+        why = f"messages could not be sealed again: {type(error).__name__}: {error}{place(error)}"
+        fresh = Audit(FRESH, Outcome.UNTESTED, why)
     known = bool(codecs or rounds)
     why = "what a key of this scheme looks like is not known here"
     keys = key_audit(trace.clear, codecs, rounds) if known else Audit(KEYS, Outcome.UNTESTED, why)
