@@ -6,6 +6,7 @@ Where the run kept no truth, attacks run unscored and their results are stored i
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from fglaudit.execution.folder.run_folder import READ, run_folder
 from fglaudit.execution.folder.stored_record import Made, record_text
 from fglaudit.execution.folder.stored_run import Manifest, read_manifest, read_record
 from fglaudit.execution.rows import cell_record
-from fglaudit.execution.weakened import through_planted_rows
+from fglaudit.execution.weakened import row_of, through_planted_rows
 from fglaudit.files.own import check_writable, make_folder, write_atomic, write_new
 from fglaudit.finding import CellRecord, Status
 from fglaudit.interfaces import Attack
@@ -32,6 +33,7 @@ from fglaudit.recording import Recording, protocol_of
 from fglaudit.scoring.output import Output
 from fglaudit.scoring.score import Measurement, Scorer
 from fglaudit.scoring.truth import GroundTruth
+from fglaudit.suite.cell import describe
 
 RECORDINGS, TRUTHS, ATTACKS = "transcripts", "truth", "attacks"
 INTO = "attacks are written into the folder of the run: make it writable, or copy the run elsewhere"
@@ -175,7 +177,7 @@ def _attacked(
         nothing_to_ask=None if scorer is None else scorer.nothing_to_ask,
     )
     measured = [_unscored(output) if scorer is None else scorer.measure(output) for output in outputs]
-    measured = through_planted_rows(outputs, measured, device)
+    measured = through_planted_rows(outputs, measured, device, _told_by_run(_stored(source, path), observers, attacks))
     described = {
         **recording.description,
         "observers": [spec.name for spec in observers],
@@ -184,6 +186,28 @@ def _attacked(
     record = cell_record(path.name, source.suite, described, recording, measured)
     results = {} if scorer is not None else dict(_results(outputs))
     return record, results
+
+
+def _stored(source: Source, recording: Path) -> CellRecord | None:
+    """Return the record that the run made of the cell; None without one, or of a damaged one."""
+    try:
+        return read_record(source.run / "cells" / f"{recording.name}.json")
+    except FglauditError:
+        return None
+
+
+def _told_by_run(
+    record: CellRecord | None, observers: Sequence[ObserverSpec], attacks: Sequence[Attack]
+) -> dict[tuple[str, str, str], str]:
+    """Return what the run found out of its rows by training again under a weakened defense, for equal observers and
+    attacks: planted rows would ask the same question in another way, and might have another answer."""
+    if record is None:
+        return {}
+    plain = json.loads(json.dumps([[describe(spec) for spec in observers], [describe(attack) for attack in attacks]]))
+    seen = [s for s, d in zip(observers, plain[0], strict=True) if d in record.description.get("observers", [])]
+    run = [a for a, d in zip(attacks, plain[1], strict=True) if d in record.description.get("attacks", [])]
+    equal = {(spec.name, spec.knowledge, type(attack).name) for spec in seen for attack in run}
+    return {row_of(f): f.succeeds_weakened for f in record.findings if f.succeeds_weakened and row_of(f) in equal}
 
 
 def _unscored(output: Output) -> Measurement:

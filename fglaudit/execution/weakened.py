@@ -10,7 +10,7 @@ of another class. Nothing is asked of undefended cells, nor of rows that show a 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 
@@ -73,19 +73,29 @@ def with_weakened(
     result = list(measured)
     for i in places:
         finding = measured[i].finding
-        word = YES if _named(finding) in succeeded else NO
-        result[i] = _answered(measured[i], word, raised.get(_named(finding), ""))
+        word = YES if row_of(finding) in succeeded else NO
+        result[i] = _answered(measured[i], word, raised.get(row_of(finding), ""))
     return result
 
 
 def through_planted_rows(
-    outputs: Sequence[Output], measured: Sequence[Measurement], device: torch.device
+    outputs: Sequence[Output],
+    measured: Sequence[Measurement],
+    device: torch.device,
+    told: Mapping[tuple[str, str, str], str] | None = None,
 ) -> list[Measurement]:
-    """Return ``measured`` with the column filled in by planted rows, without training anything."""
+    """Return ``measured`` with the column filled in by planted rows, without training anything.
+
+    Args:
+        told: by row what a training under the weakened defense answered already.
+    """
     result = []
     for found, output in zip(measured, outputs, strict=True):
         if not asked(found, output):
             result.append(found)
+            continue
+        if word := (told or {}).get(row_of(found.finding), ""):
+            result.append(_answered(found, word))
             continue
         view = output.views[output.tested]
         rng = attack_stream(output.attack, view, "through the defense")
@@ -123,14 +133,14 @@ def _recorded_again(
     except Exception as error:  # whatever goes wrong, the attack was not seen to succeed
         keep(error, f"training under {type(weak.defense).name} at next to no strength")
         words = f"training at next to no strength raised {type(error).__name__}: {error}{place(error)}"
-        return set(), {_named(row): words for row in rows}
+        return set(), {row_of(row): words for row in rows}
     if left_out := [kind.__name__ for kind, target in done if (kind, target) not in _kinds(recording.public.facts)]:
         words = (
             f"at next to no strength {type(weak.defense).name} leaves out {', '.join(left_out)}, so it is another one"
         )
-        return set(), {_named(row): words for row in rows}
+        return set(), {row_of(row): words for row in rows}
     scorer = Scorer(truth)
-    wanted = {_named(row) for row in rows}
+    wanted = {row_of(row) for row in rows}
     succeeded: set[_Row] = set()
     raised: dict[_Row, str] = {}
     for members in (FEW_MEMBERS, None):
@@ -148,9 +158,9 @@ def _recorded_again(
                 self_tests=False,
             )
             findings = [scorer.measure(output).finding for output in outputs]
-            succeeded |= {_named(f) for f in findings if _succeeds(f)}
+            succeeded |= {row_of(f) for f in findings if _succeeds(f)}
             raised |= {
-                _named(f): f"at next to no strength, it raised {f.reason}"
+                row_of(f): f"at next to no strength, it raised {f.reason}"
                 for f in findings
                 if f.status is Status.FAILED
             }
@@ -162,7 +172,8 @@ def _kinds(facts: Sequence[Fact]) -> list[tuple[type[Fact], Target]]:
     return [(type(fact), fact.target) for fact in facts if not isinstance(fact, Sampled | Scaled)]
 
 
-def _named(finding: Finding) -> _Row:
+def row_of(finding: Finding) -> _Row:
+    """Return what names a row within its cell."""
     return finding.observer, finding.observer_knowledge, finding.attack
 
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from report_runs import make_cell, store
 
+from fglaudit.attacks.sums.maximum_a_posteriori import MaximumAPosteriori
 from fglaudit.cli import main
 from fglaudit.execution.exit_code import ExitCode, combined, refuted, troubles
 from fglaudit.execution.folder.stored_record import record_text
 from fglaudit.execution.folder.stored_run import read_stored
+from fglaudit.execution.saved import _told_by_run
 from fglaudit.finding import CellRecord, Status
 from fglaudit.guarantees import Verdict, Word
+from fglaudit.observers import ObserverSpec
+from fglaudit.suite.cell import describe
 
 SUITE = """
 name: small
@@ -98,3 +103,15 @@ def test_bad_input_is_graver_than_a_refuted_guarantee_than_a_broken_gate_than_fa
     for (i, first), (j, second) in itertools.product(enumerate(order), repeat=2):
         assert combined([first, second]) is order[min(i, j)]
     assert combined([]) is ExitCode.DONE
+
+
+def test_an_attack_on_a_saved_run_has_the_runs_answer_where_it_asks_the_same() -> None:
+    server, attack = ObserverSpec(("server",)), MaximumAPosteriori()
+    cell = make_cell(("fedgcn", {"hops": 1}, 0.8), GRAPH, 0)
+    row = replace(cell.findings[0], observer="server", observer_knowledge="", attack="maximum-a-posteriori")
+    described = json.loads(json.dumps({"observers": [describe(server)], "attacks": [describe(attack)]}))
+    record = replace(cell, findings=(replace(row, succeeds_weakened="yes"),), description=described)
+    assert _told_by_run(record, [server], [attack]) == {("server", "", "maximum-a-posteriori"): "yes"}
+    assert _told_by_run(record, [replace(server, topology=True)], [attack]) == {}
+    assert _told_by_run(record, [server], [replace(attack, rounds=3)]) == {}
+    assert _told_by_run(None, [server], [attack]) == {}
