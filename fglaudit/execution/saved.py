@@ -29,6 +29,7 @@ from fglaudit.files.own import check_writable, make_folder, write_atomic, write_
 from fglaudit.finding import CellRecord, Status
 from fglaudit.interfaces import Attack
 from fglaudit.observers import ObserverSpec
+from fglaudit.plugins.modules import load_files
 from fglaudit.recording import Recording, protocol_of
 from fglaudit.scoring.output import Output
 from fglaudit.scoring.score import Measurement, Scorer
@@ -112,10 +113,11 @@ def attack_saved(
 
     Args:
         announce: called with a line per recording.
-        trust_plugins: run Python files that the recordings name.
+        trust_plugins: run Python files that the recordings name, as they were in the run.
 
     Raises:
-        FglauditError: the name is taken or no name of a folder, or an observer knows what was not recorded.
+        FglauditError: the name is taken or no name of a folder, an observer knows what was not recorded, or a file that
+            the recordings name is not trusted, or has changed.
     """
     if not name or name in (".", "..") or "/" in name or "\\" in name:
         raise FglauditError(f"--name names a folder inside the run's {ATTACKS}/; got {name!r}; use letters and digits")
@@ -124,6 +126,9 @@ def attack_saved(
         raise FglauditError(f"attacks on a saved run never replace others; {folder} exists; use another --name")
     above = source.run / ATTACKS
     check_writable(above if above.is_dir() else source.run, INTO)  # before attacks that take minutes
+    if trust_plugins and (source.run / "run.json").is_file():  # they must be those that the run was made with
+        made_with = read_manifest(source.run).made.plugins
+        load_files({path: digest for path, digest in made_with.items() if Path(path).is_file()})
     records = []
     for path in source.recordings:
         announce(f"attacking {path}")

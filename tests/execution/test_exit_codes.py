@@ -115,3 +115,21 @@ def test_an_attack_on_a_saved_run_has_the_runs_answer_where_it_asks_the_same() -
     assert _told_by_run(record, [replace(server, topology=True)], [attack]) == {}
     assert _told_by_run(record, [server], [replace(attack, rounds=3)]) == {}
     assert _told_by_run(None, [server], [attack]) == {}
+
+
+def test_a_saved_runs_plugin_files_need_trust_and_must_be_those_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call("new", "defense", "own-noise") == ExitCode.DONE
+    Path("small.yaml").write_text(f'{SUITE}defenses: [{{name: "own_noise.py:OwnNoise"}}]\nempirical: false\n')
+    assert call("run", "small.yaml", "--out", "run", "--device", "cpu", "--jobs", "1") == ExitCode.DONE
+    attack = ("attack", "run", "--observer", "server", "--attack", "server-partial-sums", "--device", "cpu")
+    capsys.readouterr()
+    assert call(*attack) == ExitCode.INPUT
+    assert "run only if they are trusted" in capsys.readouterr().err
+    assert call(*attack, "--trust-plugins") == ExitCode.DONE
+    with Path("own_noise.py").open("a") as file:
+        file.write("# another\n")
+    assert call(*attack, "--trust-plugins", "--name", "again") == ExitCode.INPUT
+    assert "stays the same" in capsys.readouterr().err
