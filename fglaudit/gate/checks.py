@@ -50,6 +50,8 @@ def check_run(directory: Path, policy: Policy) -> GateResult:
         checks.append(_unexamined(run.cells, policy))
     if policy.accuracy is not None:
         checks.append(_accuracy(trained, policy.accuracy.min, labels))
+    if policy.trainings is not None:
+        checks.append(_trainings(trained, policy.trainings.min, labels))
     if policy.epsilon is not None:
         checks += guarantee_checks(trained, policy.epsilon, tuple(policy.observers), labels)
     return GateResult(str(directory), tuple(checks))
@@ -137,3 +139,12 @@ def _accuracy(trained: Sequence[Setting], least: float, labels: Labels) -> Check
         return Check("accuracy", wanted, "nothing was trained", False)
     value, setting = min(found, key=lambda pair: pair[0])
     return Check("accuracy", wanted, f"{against(value, least)} ({name_one(setting, labels)})", value >= least)
+
+
+def _trainings(trained: Sequence[Setting], least: int, labels: Labels) -> Check:
+    wanted = f"at least {least} of every setting"
+    if not trained:
+        return Check("trainings", wanted, "nothing was trained", False)
+    fewest = min(trained, key=lambda setting: len(setting.seeds))
+    count = len(fewest.seeds)
+    return Check("trainings", wanted, f"{count} ({name_one(fewest, labels)})", count >= least)

@@ -5,6 +5,7 @@
       server:        {features: {verdict: held}}
     accuracy: {min: 0.75}
     epsilon:  {max: 8, delta: 1.0e-5, guarantee: verified, unit: node, against: ["client:each"]}
+    trainings: {min: 5}
     allow:    {claimed: false, unexamined: false, failed: 0, broken: 0}
 
 Every key may be left out, but not all three of observers, accuracy and epsilon.
@@ -50,6 +51,14 @@ class Accuracy(_Strict):
     """
 
     min: float = Field(ge=0, le=1)
+
+
+class Trainings(_Strict):
+    """Attributes:
+    min: fewest trainings (seeds) that any setting of the run rests on: of one nobody knows how another would do.
+    """
+
+    min: int = Field(ge=1)
 
 
 class Epsilon(_Strict):
@@ -104,14 +113,21 @@ class Policy(_Strict):
     observers: dict[str, dict[str, Want]] = Field(default={})
     accuracy: Accuracy | None = None
     epsilon: Epsilon | None = None
+    trainings: Trainings | None = None
     allow: Allow = Allow()
 
 
-_MODELS: dict[str, type[BaseModel]] = {"accuracy": Accuracy, "epsilon": Epsilon, "allow": Allow}
+_MODELS: dict[str, type[BaseModel]] = {
+    "accuracy": Accuracy,
+    "epsilon": Epsilon,
+    "trainings": Trainings,
+    "allow": Allow,
+}
 _EXAMPLES = {
     "observers": "observers: {server: {features: {verdict: held}}}",
     "accuracy": "accuracy: {min: 0.75}",
     "epsilon": 'epsilon: {max: 8, unit: node, against: ["client:each"]}',
+    "trainings": "trainings: {min: 5}",
     "allow": "allow: {failed: 0, servers: []}",
 }
 

@@ -40,6 +40,12 @@ BROKEN: list[tuple[str, Change, str, str]] = [
         FEATURES,
         "no attack here that allows for what was done reads NeighborSums",
     ),
+    (
+        "trainings",
+        lambda c: c,
+        "{accuracy: {min: 0.1}, trainings: {min: 3}}",
+        "trainings: wanted at least 3 of every setting; got 2",
+    ),
     ("accuracy", lambda c: c, "accuracy: {min: 0.99}", "accuracy: wanted at least 0.99; got 0.7"),
     (
         "unexamined",
