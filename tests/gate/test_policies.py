@@ -34,6 +34,7 @@ WRONG = [
         "accuracy: {min: 0.5}\nallow: {claimed: yes}",
         "allow.claimed must be true or false; got 'yes'; write true",
     ),
+    ("{accuracy: {min: 0.1}, trainings: {min: 5.5}}", "got 5.5; write e.g. trainings: {min: 5}"),
     ("accuracy: {min: 75}", "got 75; write 0.75"),
     ("observers: {server: {features: {advantage_high: 5%}}}", "got '5%'; write 0.05"),
     (
