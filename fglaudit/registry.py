@@ -226,7 +226,8 @@ def construct(cls: type[Any], what: str, arguments: Mapping[str, Any], where: st
         n for n, f in known.items() if f.default is MISSING and f.default_factory is MISSING and n not in values
     ]
     if required:
-        raise FglauditError(f"{prefix}{what} needs a value for {', '.join(required)}; write e.g. {required[0]}: ...")
+        example = getattr(cls, "example", f"{required[0]}: ...")
+        raise FglauditError(f"{prefix}{what} needs a value for {', '.join(required)}; write e.g. {example}")
     try:
         return cls(**as_declared(cls, values))
     except FglauditError as error:

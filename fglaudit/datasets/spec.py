@@ -7,6 +7,7 @@ import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from fglaudit.datasets.catalog import ALIASES, DESCRIPTIONS, OGB_SOURCES, PYG_SOURCES
 from fglaudit.datasets.csbm import draw
@@ -53,6 +54,8 @@ class DatasetSpec(CheckedFields):
         sha256: for ``name: npz`` only, of the file's content in hex digits: another content is refused. None:
             :meth:`pinned` fills it in.
     """
+
+    example: ClassVar[str] = "name: csbm-cora"
 
     name: str
     root: str | None = None

@@ -106,6 +106,7 @@ def test_yaml_on_is_a_key_and_exponents_are_numbers() -> None:
             {"partitions": [{"scheme": "dirichlett", "clients": 3, "beta": 1}]},
             ["partitions[0]", "did you mean 'dirichlet'"],
         ),
+        ({"partitions": [{"clients": 3}]}, ["needs a value for scheme; write e.g. scheme: dirichlet, clients: 10"]),
         ({"partitions": [{"scheme": "dirichlet", "clients": 3, "beta": 0}]}, ["partitions[0]", "beta", "0"]),
         ({"partitions": [{"scheme": "dirichlet", "clients": 0, "beta": 1}]}, ["partitions[0]", "clients", "0"]),
         (
