@@ -79,13 +79,12 @@ def test_noise_that_keeps_quiet_is_named(
 def test_noise_that_is_far_too_small_for_its_promise_is_claimed_and_what_is_read_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    old = "from fglaudit.interfaces import Defense, DefenseSession"
     path = tmp_path / "x"
     path.mkdir()
-    new = f"{old}, Guarantee\nfrom fglaudit.privacy.accounting import Relation"
     file = scaffold("defense", "bold", path)[0]
-    text = file.read_text().replace(old, new).replace(STATED, STATED + "\n" + PROMISE)
-    file.write_text(text)
+    text, names = file.read_text(), "from fglaudit.interfaces import Context, Defense, DefenseSession"
+    assert names in text and STATED in text
+    file.write_text(text.replace(names, f"{names}, Guarantee, Relation").replace(STATED, STATED + "\n" + PROMISE))
     code, said = called(capsys, f"{file}:Bold", "--quick", "--fields", "{std: 0.05}")
     assert code == ExitCode.FAILED, said
     assert re.search(r"guarantee: claimed, epsilon [0-9.]+ by its author: no epsilon could be accounted", said)
