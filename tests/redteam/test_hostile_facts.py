@@ -76,9 +76,14 @@ def test_one_number_whose_last_bit_is_fixed_shows_among_many() -> None:
     honest = 1.0 + noise[:, 0]
     in_parts = (1.0 + 0.6 * noise[:, 0]) + 0.4 * noise[:, 1]
     for draws in (honest, in_parts):
-        assert fixed_bits(list(draws), 1.0, Spending()) is None
+        assert fixed_bits(list(draws), 1.0, 0.0, Spending()) is None
+    moved = 1.0 + 0.02 * (noise[:, 0] - 35.0)  # most of 1 is cancelled, and the last bits with it
+    assert fixed_bits(list(moved), 0.02, 1.0, Spending()) is None
+    assert fixed_bits(list(moved), 0.02, 0.0, Spending()) is not None
+    moved[:, 2, 3] = (moved[:, 2, 3].contiguous().view(torch.int32) | 8).view(torch.float32)
+    assert fixed_bits(list(moved), 0.02, 1.0, Spending()) is not None
     honest[:, 2, 3] = (honest[:, 2, 3].contiguous().view(torch.int32) | 1).view(torch.float32)
-    assert fixed_bits(list(honest), 1.0, Spending()) is not None
+    assert fixed_bits(list(honest), 1.0, 0.0, Spending()) is not None
 
 
 def test_chance_is_allowed_for_and_more_than_chance_is_not() -> None:

@@ -114,17 +114,23 @@ def bits_alike(one: Tensor, other: Tensor, scale: float, spending: Spending) -> 
     return None
 
 
-def fixed_bits(draws: Sequence[Tensor], scale: float, spending: Spending) -> str | None:
+def fixed_bits(draws: Sequence[Tensor], scale: float, offset: float, spending: Spending) -> str | None:
     """Return why some number of ``draws``, one message with ever new noise of standard deviation about ``scale``, has
-    a last bit that is nearly always the same, or None (Chernoff's bound, for all numbers and bits)."""
+    a last bit that is nearly always the same, or None (Chernoff's bound, for all numbers and bits).
+
+    Args:
+        offset: what is added after the noise. Where it cancels most of a number, the last bits of the sum are 0.
+    """
     if draws[0].dtype is not torch.float32 or not scale > 0:
         return None
     seen = torch.stack([draw.reshape(-1) for draw in draws])
     spread = (2 * seen.abs() * ROUNDOFF[torch.float32] * _SPREAD < scale).all(0)
-    words = seen[:, spread].view(torch.int32)
-    numbers = max(1, words.shape[1])
+    seen = seen[:, spread]
+    words, numbers = seen.view(torch.int32), max(1, seen.shape[1])
+    summands = (seen - offset).abs().clamp(min=abs(offset))
+    cancelled = (torch.frexp(summands).exponent - torch.frexp(seen).exponent).amax(0)
     for bit in range(_BITS):
-        ones = ((words >> bit) & 1).double().mean(0)
+        ones = ((words[:, cancelled <= bit] >> bit) & 1).double().mean(0)
         same = torch.maximum(ones, 1 - ones).clamp(min=_FIXED)
         divergence = torch.xlogy(same, same / _FIXED) + torch.xlogy(1 - same, (1 - same) / (1 - _FIXED))
         if bool((len(draws) * divergence > spending.next() + math.log(2 * numbers)).any()):

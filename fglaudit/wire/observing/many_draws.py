@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fglaudit.facts import Additive, Memoised, Target
+from fglaudit.facts import Additive, Fact, Memoised, Scaled, Target
 from fglaudit.facts.residuals import Shape, Spending
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import is_repeated
@@ -63,7 +63,7 @@ def of_few(
             continue
         if drawn_twice(draws):
             found[about.target] = f"noise of few seeds: the same came twice in {count} draws"
-        elif (fixed := fixed_bits(draws[:_MOST_COMPARED], noise[2].scale, spending)) is not None:
+        elif (fixed := fixed_bits(draws[:_MOST_COMPARED], noise[2].scale, _offset(about.facts), spending)) is not None:
             found[about.target] = fixed
         elif about.part is None and not unlike(about.facts) and not any(isinstance(f, Memoised) for f in about.facts):
             most = max(_MOST_COMPARED, _PER_NUMBER * entered.numel())
@@ -72,6 +72,17 @@ def of_few(
             if (wrong := strange_draws(noises, slack, noise[2], spending)) is not None:
                 found[about.target] = wrong
     return found
+
+
+def _offset(facts: Sequence[Fact]) -> float:
+    """Return what ``facts`` add to values after their noise."""
+    offset = 0.0
+    for fact in facts:
+        if isinstance(fact, Additive):
+            offset = 0.0
+        elif isinstance(fact, Scaled):
+            offset = fact.offset + fact.factor * offset
+    return offset
 
 
 def strange_draws(draws: Tensor, slack: Tensor, shape: Shape, spending: Spending) -> str | None:
