@@ -30,7 +30,7 @@ from fglaudit.scoring.output import Output
 from fglaudit.scoring.selftest import BlindViews, NoiseRuns, planted_flaw
 from fglaudit.structure import NotStatedError
 from fglaudit.structure.structure import BUILT_IN
-from fglaudit.tracebacks import keep, place
+from fglaudit.tracebacks import kept
 from fglaudit.view import Observer, View
 
 NothingToAsk = Callable[[str, Sequence[Observer], bool], str | None]
@@ -116,9 +116,8 @@ def _attempt(
     except NotStatedError as error:
         return replace(output, blank=replace(blank, status=Status.NOT_APPLICABLE, reason=str(error)))
     except Exception as error:
-        keep(error, f"attack {blank.attack} by {blank.observer} {blank.observer_knowledge}".rstrip())
-        failed = replace(blank, status=Status.FAILED, reason=f"{type(error).__name__}: {error}{place(error)}")
-        return replace(output, blank=failed)
+        reason = kept(error, f"attack {blank.attack} by {blank.observer} {blank.observer_knowledge}".rstrip())
+        return replace(output, blank=replace(blank, status=Status.FAILED, reason=reason))
     return replace(
         output,
         blank=replace(blank, seconds_attack=seconds),

@@ -281,6 +281,14 @@ class FederatedGraph:
         )
 
 
+def last_places(held: Sequence[Tensor], num_nodes: int) -> tuple[Tensor, Tensor]:
+    """Return where each node stands last in the concatenation of ``held``, the ids of every client's nodes, -1 where in
+    none [num_nodes], and whose each place of the concatenation is [sum of lengths]."""
+    nodes = torch.cat([*held])
+    client = torch.arange(len(held)).repeat_interleave(torch.tensor([len(ids) for ids in held], dtype=torch.long))
+    return torch.full((num_nodes,), -1).scatter_reduce(0, nodes, torch.arange(len(nodes)), "amax"), client
+
+
 def positions(nodes: Tensor, num_nodes: int) -> Tensor:
     """Return where every id below ``num_nodes`` stands in ``nodes`` [n], -1 for those that do not [num_nodes]."""
     place = torch.full((num_nodes,), -1, device=nodes.device)

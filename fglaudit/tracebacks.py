@@ -31,6 +31,12 @@ def keep(error: BaseException, doing: str) -> None:
         texts.append(f"{doing}\n{''.join(traceback.format_exception(error))}")
 
 
+def kept(error: BaseException, doing: str) -> str:
+    """Keep the traceback as :func:`keep` does; return what was raised, and where, for a message."""
+    keep(error, doing)
+    return f"{type(error).__name__}: {error}{place(error)}"
+
+
 def place(error: BaseException) -> str:
     """Return `` (my_defense.py line 12)``: the innermost line of a user's file, else of ours; empty without one, and of
     text that is no Python, whose error names the line itself."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fglaudit.finding import OTHERS, RAISED, UNSTATED, Status
+from fglaudit.quantities.base import NO_ROW_REACHES
 from fglaudit.reports.alarms import unchecked, unknown_payloads, unstated_fields
 from fglaudit.reports.leaks import FEATURES, NEGLIGIBLE, Leak, Parties, reach, says_most
 from fglaudit.reports.numbers import against, count, decimal, plural
@@ -48,6 +49,12 @@ class Answer:
     reason: str
     leaks: tuple[Leak, ...]
     applies: bool = True
+
+    @property
+    def asks_nobody(self) -> bool:
+        """Whether there is no row of anybody that the observer could be asked of, though the setting was run."""
+        said = {finding.reason for leak in self.leaks for finding in leak.findings}
+        return self.applies and said == {NO_ROW_REACHES}
 
 
 def applies(setting: Setting) -> bool:

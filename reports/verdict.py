@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fglaudit.finding import Status
-from fglaudit.quantities.base import NO_ROW_REACHES
 from fglaudit.reports.achieved import achieved
 from fglaudit.reports.alarms import alarms as find_alarms
 from fglaudit.reports.alarms import refuted
@@ -206,8 +205,7 @@ def _judged(
 def _open_features(answer: Answer) -> bool:
     """Whether features could have reached the observer, and no attack told whether any did."""
     untested = answer.applies and answer.quantity == FEATURES and answer.word is AnswerWord.NOT_TESTED
-    said = {finding.reason for leak in answer.leaks for finding in leak.findings}
-    return untested and said != {NO_ROW_REACHES} and not any(leak.uninformative for leak in answer.leaks)
+    return untested and not answer.asks_nobody and not any(leak.uninformative for leak in answer.leaks)
 
 
 def _exposure(pair: tuple[Setting, Leak]) -> tuple[float, float]:

@@ -63,6 +63,8 @@ def attack(
     attacks = named_attacks(attack_name)
     screen = console()
     chosen = name or "-".join([*(o.name.replace(":", "-") for o in observers), *(type(a).name for a in attacks)])
+    # Recordings keep messages, not verdicts: what the run found out about its guarantees holds here too.
+    made, unread = stored_records(found)
     folder, records = attack_saved(
         found,
         observers,
@@ -70,12 +72,11 @@ def attack(
         chosen,
         torch.device(pick_device(device)),
         lambda text: print(text, file=sys.stderr),
+        made=made,
         trust_plugins=trust_plugins,
     )
     print_answers(screen, write_outputs(folder))
     if failed := failed_rows(records):
         screen.print(failures_table(failed))
     say(screen, results(folder))
-    # Recordings keep messages, not verdicts: what the run found out about its guarantees holds here too.
-    audited, unread = stored_records(found)
-    end([*troubles(records, audited=audited), *unread])
+    end([*troubles(records, audited=made), *unread])

@@ -30,7 +30,7 @@ from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guar
 from fglaudit.privacy.accounted import Accounted
 from fglaudit.privacy.counted import Counted
 from fglaudit.privacy.from_facts import account
-from fglaudit.tracebacks import keep, place
+from fglaudit.tracebacks import keep, kept
 
 _OF_FACTS = ("sensitivity", "reach", "noise", "dependence")
 """Audits that compare what left with the facts, and not what can be told of a record with the guarantee."""
@@ -103,8 +103,7 @@ def judge(
                 device=device,
             )
     except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
-        why = f"the defense could not be replayed: {type(error).__name__}: {error}{place(error)}"
-        keep(error, "replays of the defense")
+        why = f"the defense could not be replayed: {kept(error, 'replays of the defense')}"
         audits.append(Audit("fields", Outcome.UNTESTED, why))
         return verdict_of(promise, accounted, audits, left=copies), unreplayed_states(counted, sealed, why)
     sealing = seals()
@@ -202,8 +201,7 @@ def _replayed(
         try:
             prepared = staged(protocol, graph, defense, accounted, seed=seed, device=device)
         except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
-            why = f"the defense could not be replayed: {type(error).__name__}: {error}{place(error)}"
-            keep(error, "replays of the defense")
+            why = f"the defense could not be replayed: {kept(error, 'replays of the defense')}"
             found: tuple[Audit, ...] = (Audit(TRADE_OFF, Outcome.UNTESTED, why),)
         else:
             found = statistical(prepared, protocol, graph, defense, facts, promise, accounted, seed=seed)

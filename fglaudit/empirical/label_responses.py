@@ -28,7 +28,7 @@ from fglaudit.privacy.accounting import Relation, compose, epsilon_of, response_
 from fglaudit.privacy.counted import Counted
 from fglaudit.rng import derive
 from fglaudit.structure import Reports
-from fglaudit.tracebacks import keep, place
+from fglaudit.tracebacks import kept
 
 LABELS = "labels"
 """The field of ``guarantees.csv`` that stands for the labels behind reports."""
@@ -64,8 +64,7 @@ def label_states(
     try:
         audit = response_audit(protocol, graph, defense, context, reports, seed=seed, device=device)
     except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
-        keep(error, "replays of label responses")
-        why = f"could not be replayed: {type(error).__name__}: {error}{place(error)}"
+        why = f"could not be replayed: {kept(error, 'replays of label responses')}"
         audit = Audit(NAME, Outcome.UNTESTED, why)
     word = {Outcome.PASSED: Word.VERIFIED, Outcome.REFUTED: Word.REFUTED}.get(audit.outcome, Word.CLAIMED)
     words = f"epsilon {epsilon:.4g} of a label, {times} k-ary response{'s' * (times > 1)} ({word}: {audit.detail})"

@@ -107,12 +107,14 @@ def attack_saved(
     device: torch.device,
     announce: Callable[[str], None] = lambda text: None,
     *,
+    made: Sequence[CellRecord] = (),
     trust_plugins: bool = False,
 ) -> tuple[Path, list[CellRecord]]:
     """Run ``attacks`` on every recording of ``source`` and write the records into ``RUN/attacks/NAME``.
 
     Args:
         announce: called with a line per recording.
+        made: the run's own records, see :func:`stored_records`; what they know of these attacks is not asked again.
         trust_plugins: run Python files that the recordings name, as they were in the run.
 
     Raises:
@@ -129,12 +131,11 @@ def attack_saved(
     if trust_plugins and (source.run / "run.json").is_file():  # they must be those that the run was made with
         made_with = read_manifest(source.run).made.plugins
         load_files({path: digest for path, digest in made_with.items() if Path(path).is_file()})
-    records = []
+    records, before = [], {record.cell: record for record in made}
     for path in source.recordings:
         announce(f"attacking {path}")
-        record, results = _attacked(
-            Recording.load(path, trust_plugins=trust_plugins), source, path, observers, attacks, device
-        )
+        recording = Recording.load(path, trust_plugins=trust_plugins)
+        record, results = _attacked(recording, source, path, before.get(path.name), observers, attacks, device)
         store_record(folder, record)
         for file, tensors in results.items():
             make_folder(folder / "results")
@@ -168,6 +169,7 @@ def _attacked(
     recording: Recording,
     source: Source,
     path: Path,
+    before: CellRecord | None,
     observers: Sequence[ObserverSpec],
     attacks: Sequence[Attack],
     device: torch.device,
@@ -182,7 +184,7 @@ def _attacked(
         nothing_to_ask=None if scorer is None else scorer.nothing_to_ask,
     )
     measured = [_unscored(output) if scorer is None else scorer.measure(output) for output in outputs]
-    measured = through_planted_rows(outputs, measured, device, _told_by_run(_stored(source, path), observers, attacks))
+    measured = through_planted_rows(outputs, measured, device, _told_by_run(before, observers, attacks))
     described = {
         **recording.description,
         "observers": [spec.name for spec in observers],
@@ -191,14 +193,6 @@ def _attacked(
     record = cell_record(path.name, source.suite, described, recording, measured)
     results = {} if scorer is not None else dict(_results(outputs))
     return record, results
-
-
-def _stored(source: Source, recording: Path) -> CellRecord | None:
-    """Return the record that the run made of the cell; None without one, or of a damaged one."""
-    try:
-        return read_record(source.run / "cells" / f"{recording.name}.json")
-    except FglauditError:
-        return None
 
 
 def _told_by_run(

@@ -26,7 +26,7 @@ from fglaudit.scoring.output import Output
 from fglaudit.scoring.score import Measurement, Scorer
 from fglaudit.scoring.through_defense import works_through
 from fglaudit.suite.cell import Cell
-from fglaudit.tracebacks import keep, place
+from fglaudit.tracebacks import kept
 
 _Row = tuple[str, str, str]
 """Observer, its knowledge and attack."""
@@ -131,8 +131,8 @@ def _recorded_again(
     try:
         recording, truth = record(weak, device=device, key=key, whole=whole)
     except Exception as error:  # whatever goes wrong, the attack was not seen to succeed
-        keep(error, f"training under {type(weak.defense).name} at next to no strength")
-        words = f"training at next to no strength raised {type(error).__name__}: {error}{place(error)}"
+        why = kept(error, f"training under {type(weak.defense).name} at next to no strength")
+        words = f"training at next to no strength raised {why}"
         return set(), {row_of(row): words for row in rows}
     if left_out := [kind.__name__ for kind, target in done if (kind, target) not in _kinds(recording.public.facts)]:
         words = (

@@ -7,7 +7,6 @@ from fglaudit.execution.folder.stored_run import Manifest
 from fglaudit.gate.naming import name_all
 from fglaudit.gate.policy import Epsilon, Policy
 from fglaudit.gate.upper_ends import nothing_leaves
-from fglaudit.quantities.base import NO_ROW_REACHES
 from fglaudit.reports.answers import Answer, AnswerWord
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.records import Run
@@ -70,8 +69,7 @@ def _asked(policy: Policy, answer: Answer) -> bool:
 
 def _nobody_to_ask(answer: Answer) -> bool:
     """Whether there is nobody of whom the observer could be asked, though data leave: no other seed changes that."""
-    said = {finding.reason for leak in answer.leaks for finding in leak.findings}
-    return answer.applies and said == {NO_ROW_REACHES} and not nothing_leaves(answer.setting)
+    return answer.asks_nobody and not nothing_leaves(answer.setting)
 
 
 def _too_few(answers: list[Answer]) -> int:

@@ -170,26 +170,22 @@ def _validated(data: dict[str, Any]) -> Policy:
             raise FglauditError(f"{place}{unknown('key', str(key), model.model_fields)}") from error
         if problem["type"] == "missing":
             raise FglauditError(f"the key {where} is required; {_example(problem['loc'])}") from error
-        share = problem["loc"][0] != "trainings" and problem["loc"][-1] in _FRACTIONS
-        fix = _fix(problem["type"], problem["input"], share=share) or _example(problem["loc"])
+        fix = _fix(problem["type"], problem["input"], str(problem["loc"][-1])) or _example(problem["loc"])
         raise FglauditError(f"{where} {plain_words.rule([problem])}; got {shown(problem['input'])}; {fix}") from error
 
 
-def _fix(kind: str, given: Any, *, share: bool) -> str:
-    """Say what to write in place of the values that people write most often, yes, 75 and 5%; nothing for others.
-
-    Args:
-        share: whether a fraction of one is asked for.
-    """
+def _fix(kind: str, given: Any, key: str) -> str:
+    """Say what to write in place of the values that people write most often, yes, 75 and 5%; nothing for others."""
     if kind == "bool_type":
         return plain_words.flag_meant(given)
     text = given.strip().removesuffix("%") if isinstance(given, str) else str(given)
     try:
-        hundredth = float(text) / 100
+        share = float(text) / 100
     except ValueError:
         return ""
-    if share and 0 < hundredth <= 1 and (float(text) > 1 or text != str(given).strip()):
-        return f"write {hundredth:g}"
+    of_one = key in _FRACTIONS and not kind.startswith("int_")
+    if of_one and 0 < share <= 1 and (float(text) > 1 or text != str(given).strip()):
+        return f"write {share:g}"
     return ""
 
 

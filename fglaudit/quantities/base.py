@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
-from fglaudit.graph import ClientGraph, FederatedGraph
+from fglaudit.graph import ClientGraph, FederatedGraph, last_places
 from fglaudit.interfaces import Attack, FederatedProtocol, Inference, Planted, Reconstruction
 from fglaudit.quantities.negatives import Negatives
 from fglaudit.view import Auxiliary, Observer, PartialRows, View
@@ -91,12 +91,8 @@ class ObserverTruth:
         """Return the client that holds each node [N]: the last one where clients overlap, -1 where none does. Whoever
         gets it must not change it."""
         if "owners" not in self.shared:
-            nodes = torch.cat(self.graph.clients)
-            clients = torch.arange(self.graph.num_clients).repeat_interleave(
-                torch.tensor([len(ids) for ids in self.graph.clients], dtype=torch.long)
-            )
-            unheld = torch.full((self.graph.num_nodes,), -1)
-            self.shared["owners"] = unheld.scatter_reduce(0, nodes, clients, "amax")
+            place, client = last_places(self.graph.clients, self.graph.num_nodes)
+            self.shared["owners"] = torch.where(place >= 0, client[place], -1)
         found: Tensor = self.shared["owners"]
         return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import torch
@@ -112,6 +112,8 @@ class RankedQuantity(InferredQuantity):
     area under the ROC curve, and a guess says the same of every subject."""
 
     metric: ClassVar[str] = "auc"
+    rates: ClassVar[Mapping[str, float]] = {"tpr_at_fpr_1": 0.01}
+    """Columns with the share of true ones found at a false-positive rate, where negatives are enough for it."""
 
     def guess(self, view: View, subjects: Tensor, rng: torch.Generator) -> Inference:
         return Inference(self.name, subjects, torch.zeros(len(subjects), dtype=torch.double))
@@ -121,6 +123,7 @@ class RankedQuantity(InferredQuantity):
         positive, negative = estimate[true].double(), estimate[~true].double()
         values = placements(positive, negative)
         columns = {"auc": float(values.mean().item())}
-        if enough_negatives(len(negative), 0.01):
-            columns["tpr_at_fpr_1"] = float(found_at(positive, negative, 0.01).mean().item())
+        for name, rate in self.rates.items():
+            if enough_negatives(len(negative), rate):
+                columns[name] = float(found_at(positive, negative, rate).mean().item())
         return Scores(values, question.clusters[true], columns, against(positive, negative, question.clusters[~true]))

@@ -18,7 +18,7 @@ from fglaudit.scoring.output import Output
 from fglaudit.scoring.selftest import noise_flaw
 from fglaudit.scoring.truth import GroundTruth
 from fglaudit.scoring.well_formed import refuse_malformed
-from fglaudit.tracebacks import keep, place
+from fglaudit.tracebacks import kept
 from fglaudit.view import Observer, View
 
 
@@ -74,8 +74,7 @@ class Scorer:
                 return Measurement(output.blank)
             return self._compared(output, self.asked(name, observers, output.pooled))
         except Exception as error:
-            keep(error, f"scoring attack {output.blank.attack} by {output.blank.observer}")
-            reason = f"{type(error).__name__}: {error}{place(error)}"
+            reason = kept(error, f"scoring attack {output.blank.attack} by {output.blank.observer}")
             return Measurement(replace(output.blank, status=Status.FAILED, reason=reason, seconds_attack=None))
 
     def _adapted(self, output: Output) -> str:

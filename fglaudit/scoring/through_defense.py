@@ -22,7 +22,7 @@ from fglaudit.interfaces import Attack
 from fglaudit.payloads import MessageBatch, Payload
 from fglaudit.quantities import quantity
 from fglaudit.rng import derive, split
-from fglaudit.tracebacks import keep, place
+from fglaudit.tracebacks import kept
 from fglaudit.view import Messages, PublicFacts, View
 
 FOUND_AT_LEAST = 0.5
@@ -103,6 +103,6 @@ def works_through(attack: Attack, view: View, rng: torch.Generator, device: torc
         found = kind.planted_score(dataclasses.replace(planted, view=seen), result, split(rng, "planted guess"))
     except (Exception, SystemExit) as error:  # code of the attack and of the defense: it must not end a run
         name = type(attack).name
-        keep(error, f"attack {name} on rows planted behind the defense")
-        return Through(False, f"{name} or the defense raised {type(error).__name__}: {error}{place(error)}")
+        why = kept(error, f"attack {name} on rows planted behind the defense")
+        return Through(False, f"{name} or the defense raised {why}")
     return Through(bool(found >= FOUND_AT_LEAST))

@@ -41,7 +41,7 @@ from torch import Tensor
 from fglaudit.context import Examples, Release
 from fglaudit.errors import FglauditError, require_known, require_least
 from fglaudit.federated.sending import send
-from fglaudit.graph import ClientGraph, FederatedGraph
+from fglaudit.graph import ClientGraph, FederatedGraph, last_places
 from fglaudit.interfaces import Channel
 from fglaudit.nn.neighbor_generator import FeatureGenerator
 from fglaudit.nn.sparse import row_starts
@@ -193,10 +193,8 @@ def _with_noisy_neighbors(
     clients: Sequence[ClientGraph], std: float, channel: Channel, rng: torch.Generator
 ) -> list[ClientGraph]:
     """Have owners send the rows of every client's remote neighbours with noise; attach what arrives."""
-    nodes = torch.cat([client.nodes for client in clients])
-    owner = torch.repeat_interleave(torch.arange(len(clients)), torch.tensor([len(c.nodes) for c in clients]))
-    place = torch.full((int(nodes.max().item()) + 1,), -1)  # of overlapping clients the last one sends a node's row
-    place.scatter_reduce_(0, nodes, torch.arange(len(nodes)), "amax")
+    held = [client.nodes for client in clients]  # of overlapping clients the last one sends a node's row
+    place, owner = last_places(held, 1 + max(int(nodes.max().item()) for nodes in held))
     wanted = torch.cat([client.remote_nodes for client in clients])
     if not len(wanted):
         return list(clients)

@@ -28,7 +28,7 @@ from fglaudit.guarantees import Audit, Outcome
 from fglaudit.interfaces import Defense, FederatedProtocol, Guarantee
 from fglaudit.privacy.accounted import Accounted
 from fglaudit.rng import derive
-from fglaudit.tracebacks import keep, place
+from fglaudit.tracebacks import kept
 
 REPLAYS = "replays"
 SLACK = 1e-3
@@ -98,8 +98,8 @@ def audits(
 def raised(name: str, error: Exception) -> Audit:
     """Return that the audit ``name`` ended with ``error``: whatever it looks for, a defense that raises there is not
     verified."""
-    keep(error, f"the audit {name!r}")
-    return Audit(REPLAYS, Outcome.UNTESTED, f"{name} could not be run: {type(error).__name__}: {error}{place(error)}")
+    why = kept(error, f"the audit {name!r}")
+    return Audit(REPLAYS, Outcome.UNTESTED, f"{name} could not be run: {why}")
 
 
 def _with_noise_power(found: list[Audit], prepared: Staged) -> list[Audit]:

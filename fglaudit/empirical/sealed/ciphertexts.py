@@ -41,7 +41,7 @@ from fglaudit.payloads import MessageBatch
 from fglaudit.rng import derive
 from fglaudit.sealing import SealedRows
 from fglaudit.secagg.rows import MaskedRows
-from fglaudit.tracebacks import keep, place
+from fglaudit.tracebacks import kept
 
 SCHEME, FRESH, MASKS = "sealed", "fresh ciphertexts", "masks"
 NAMES = (SCHEME, FRESH, KEYS, MASKS, COALITIONS)
@@ -66,8 +66,7 @@ def ciphertext_audits(
     try:
         trace = sealed_replay(protocol, graph, defense, context, seed=seed, device=device)
     except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
-        keep(error, "a replay of sealed messages")
-        why = f"sealed messages could not be replayed: {type(error).__name__}: {error}{place(error)}"
+        why = f"sealed messages could not be replayed: {kept(error, 'a replay of sealed messages')}"
         return (Audit(SCHEME, Outcome.UNTESTED, why),)
     if not trace.sealings:
         return (Audit(SCHEME, Outcome.UNTESTED, "no message was sealed in the first rounds, which were replayed"),)
@@ -76,8 +75,7 @@ def ciphertext_audits(
     try:
         fresh = _fresh_audit(trace, defense, context, seed)
     except Exception as error:  # as above
-        keep(error, "sealing messages again")
-        why = f"messages could not be sealed again: {type(error).__name__}: {error}{place(error)}"
+        why = f"messages could not be sealed again: {kept(error, 'sealing messages again')}"
         fresh = Audit(FRESH, Outcome.UNTESTED, why)
     known = bool(codecs or rounds)
     why = "what a key of this scheme looks like is not known here"

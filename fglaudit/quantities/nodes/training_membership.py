@@ -9,22 +9,17 @@ every node.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 
 from fglaudit.interfaces import Attack
-from fglaudit.quantities.base import Attempt, Comparison, ObserverTruth, Question, Scores
+from fglaudit.quantities.base import Attempt, Comparison, ObserverTruth, Question
 from fglaudit.quantities.ranking import (
     RankedQuantity,
-    against,
-    enough_negatives,
-    found_at,
     found_interval,
-    placements,
 )
 from fglaudit.rng import derive
 
@@ -35,6 +30,7 @@ class TrainingMembership(RankedQuantity):
     """See the module docstring."""
 
     name: ClassVar[str] = "training-membership"
+    rates: ClassVar[Mapping[str, float]] = RATES
 
     def ask(self, truth: ObserverTruth) -> Question | str:
         graph, known = truth.graph, truth.auxiliary
@@ -64,14 +60,3 @@ class TrainingMembership(RankedQuantity):
             groups.append((estimate[member], estimate[~member]))
         low, high = found_interval(groups, RATES["tpr_at_fpr_1"], derive(0, "rates of members found"))
         return replace(compared, columns={**compared.columns, "tpr_at_fpr_1_low": low, "tpr_at_fpr_1_high": high})
-
-    def judge(self, question: Question, estimate: Tensor) -> Scores:
-        member = question.truth > 0
-        positive, negative = estimate[member].double(), estimate[~member].double()
-        values = placements(positive, negative)
-        columns = {"auc": float(values.mean().item())}
-        for name, rate in RATES.items():
-            if enough_negatives(len(negative), rate):
-                columns[name] = float(found_at(positive, negative, rate).mean().item())
-        others = against(positive, negative, question.clusters[~member])
-        return Scores(values, question.clusters[member], columns, others)
