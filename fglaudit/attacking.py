@@ -18,7 +18,7 @@ from fglaudit.adversary.running.guests import guest
 from fglaudit.adversary.running.once_per_view import forget
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Additive, Fact, Field, Randomised, kind_of
-from fglaudit.finding import ADAPTED, LEARNED, OTHERS, SEALED, Finding, Status
+from fglaudit.finding import LEARNED, OTHERS, SEALED, Finding, Status, adapted_column
 from fglaudit.guarantees import Word
 from fglaudit.interfaces import SERVER_TRUSTED, Attack
 from fglaudit.nn.torch_settings import check_torch_settings
@@ -218,10 +218,10 @@ def adapted(attack: Attack, facts: Sequence[Fact]) -> str:
         or (fact in reports and isinstance(fact, Additive | Randomised) and not attack.models(fact))
     )
     if not names and kind.leaks_only:
-        return f"no: {LEARNED}"
+        return adapted_column([LEARNED])
     if not names and not registry.shipped("attack", attack):  # what it says of itself, and plants, is its own word
-        return f"no: {OTHERS}"
-    return f"no: {', '.join(names)}" if names else ADAPTED
+        return adapted_column([OTHERS])
+    return adapted_column(names)
 
 
 def _guarantee_columns(recording: Recording, members: Sequence[Observer]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Column names and their order are a contract that other people's scripts rely on:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any
@@ -28,6 +29,8 @@ YES, NO = "yes", "no"
 
 SEALED = "sees ciphertexts only of"
 """In the reason of a row of an observer that was sent what the attack reads, but no key to it."""
+NOT_RUN = "not run: the suite stopped before this cell; the same run command continues it"
+"""The reason of rows of planned cells that have not run: they are stored as failed."""
 RAISED = "asked through the defense again, "
 """How the reason of a row begins whose ``succeeds_weakened`` is "no" because something raised: nothing was measured."""
 
@@ -37,6 +40,15 @@ CLUSTER_COLUMNS, RANKED_COLUMNS = 4, 8
 """Numbers per cluster in a record; rankings have four more, of their negatives."""
 WITHOUT_NEGATIVES = ("edges",)
 """Quantities with an AUC whose negatives are no sample: all pairs of nodes."""
+
+
+_UNADAPTED = "no: "
+
+
+def adapted_column(names: Iterable[str]) -> str:
+    """Return the column ``adapted`` of an attack that does not allow for the facts of these ``names``."""
+    said = ", ".join(names)
+    return f"{_UNADAPTED}{said}" if said else ADAPTED
 
 
 class Status(StrEnum):
@@ -132,6 +144,26 @@ class Finding:
         return f"{self.observer}|{self.observer_knowledge}|{self.attack}"
 
     @property
+    def never_run(self) -> bool:
+        """Whether it stands for a cell that is planned and has not run."""
+        return self.reason == NOT_RUN
+
+    @property
+    def lost(self) -> bool:
+        """Whether something went wrong: it failed, or its attack is broken."""
+        return self.status in (Status.FAILED, Status.BROKEN_ATTACK) and not self.never_run
+
+    @property
+    def unadapted(self) -> tuple[str, ...]:
+        """What was done to the messages that the attack does not allow for: what :func:`adapted_column` was made of."""
+        return tuple(self.adapted.removeprefix(_UNADAPTED).split(", ")) if self.adapted.startswith(_UNADAPTED) else ()
+
+    @property
+    def raised(self) -> str:
+        """The reason, where the attack could not be asked through the weakened defense since something raised."""
+        return self.reason if RAISED in self.reason else ""
+
+    @property
     def confused(self) -> bool:
         """Whether the attack does significantly worse than its control."""
         return self.advantage_high is not None and self.advantage_high < 0
@@ -225,6 +257,6 @@ class CellRecord:
                 "findings": findings,
                 "notes": tuple(data["notes"]),
                 "verdict": None if stored is None else verdict_from_json(stored),
-                "fields": tuple(FieldState(**row) for row in data.get("fields", ())),
+                "fields": tuple(FieldState.from_json(row) for row in data.get("fields", ())),
             }
         )

@@ -7,6 +7,7 @@ planted rows contradict it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -37,6 +38,10 @@ def empty(epsilon: float, delta: float, nodes: int) -> str:
     if delta * max(nodes, 1) >= 1:
         return f"a delta of {delta:g} with {nodes} nodes allows for publishing one of them at random"
     return ""
+
+
+UNSTATED_CHANGE = "Unstated: done to it is something that is not stated"
+"""The reason of a field to which a defense does what no fact explains."""
 
 
 class Word(StrEnum):
@@ -107,6 +112,21 @@ class Audit:
     measured: MeasuredCurve | None = None
 
 
+class Protection(StrEnum):
+    """The column ``state`` of ``guarantees.csv``: of one field, or of all that an observer sees (sealed and the last
+    three)."""
+
+    COVERED = "covered"  # by a stated mechanism
+    SEALED = "sealed"
+    ATTACKED = "attacked"  # an adapted, self-tested attack read it
+    UNEXAMINED = "unexamined"
+    NOTHING = "nothing"  # moves with the data, in the clear, and nothing protects it
+    STILL = "not seen to move"
+    PRIVATE = "private"
+    CLAIMED = "claimed"
+    OPEN = "open"
+
+
 @dataclass(frozen=True)
 class FieldState:
     """What protects one field of a payload from one observer: a row of ``guarantees.csv``.
@@ -114,22 +134,34 @@ class FieldState:
     Attributes:
         observer: e.g. "server"; empty for every observer.
         payload: e.g. "NeighborSums"; ``field`` is one of its fields, or a property of the messages ("presence").
-        state: "covered" (by a stated mechanism), "sealed", "attacked" (an adapted, self-tested attack read it),
-            "public" (not made from private features), "unexamined", "nothing" (moves with the data, in the clear, and
-            nothing protects it) or "not seen to move".
+        state: what was found out about it.
         reason: in words.
     """
 
     observer: str
     payload: str
     field: str
-    state: str
+    state: Protection
     reason: str
 
     @property
     def shut(self) -> bool:
         """Whether it travels sealed as the audits of ciphertexts verified; the author's word shuts nothing."""
-        return self.state == "sealed" and self.reason.startswith(f"{Word.VERIFIED}:")
+        return self.state is Protection.SEALED and self.reason.startswith(f"{Word.VERIFIED}:")
+
+    @property
+    def unstated(self) -> bool:
+        """Whether something is done to the field that no fact states."""
+        return self.reason.startswith(UNSTATED_CHANGE)
+
+    @staticmethod
+    def from_json(data: Mapping[str, str]) -> FieldState:
+        """Read it back from a record.
+
+        Raises:
+            ValueError: the state is none of :class:`Protection`.
+        """
+        return FieldState(data["observer"], data["payload"], data["field"], Protection(data["state"]), data["reason"])
 
 
 @dataclass(frozen=True)

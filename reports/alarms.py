@@ -7,16 +7,14 @@ from functools import cache
 
 from fglaudit import registry
 from fglaudit.empirical.fields.states import NOT_SENT, PROTOCOL, sees
-from fglaudit.finding import OTHERS, UNSTATED, Finding, Status
-from fglaudit.guarantees import FieldState, Word
+from fglaudit.finding import OTHERS, Finding, Status
+from fglaudit.guarantees import FieldState, Protection, Word
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.numbers import few, plural, seeds_words
-from fglaudit.reports.records import NOT_RUN, Run
+from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting
 from fglaudit.reports.wording.assurance import assurance
 from fglaudit.reports.wording.observers import observer_label
-
-UNEXAMINED = "unexamined"
 
 
 def alarms(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
@@ -115,14 +113,14 @@ def _not_run(settings: Sequence[Setting], labels: Labels) -> list[str]:
     found = []
     for setting in settings:
         first_rows = (record.findings[0] for record in setting.records)
-        if seeds := sorted(row.seed for row in first_rows if row.reason == NOT_RUN):
+        if seeds := sorted(row.seed for row in first_rows if row.never_run):
             found.append(f"{labels.told(setting)}, {seeds_words(seeds)}")
     return found
 
 
 def _open_fields(setting: Setting) -> list[FieldState]:
     """Return the states of the fields of the setting's messages that nothing examined."""
-    return [state for record in setting.records for state in record.fields if state.state == UNEXAMINED]
+    return [state for record in setting.records for state in record.fields if state.state is Protection.UNEXAMINED]
 
 
 def unchecked(setting: Setting) -> str:
@@ -159,7 +157,7 @@ def unknown_payloads(setting: Setting, observer: str) -> list[str]:
 def unstated_fields(setting: Setting, observer: str) -> bool:
     """Whether something that is not stated is done to a field that ``observer`` is sent."""
     fields = _open_fields(setting)
-    return any(state.reason.startswith(UNSTATED) and sees(observer, state.observer) for state in fields)
+    return any(state.unstated and sees(observer, state.observer) for state in fields)
 
 
 @cache

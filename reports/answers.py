@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fglaudit.finding import OTHERS, RAISED, UNSTATED, Status
+from fglaudit.finding import OTHERS, UNSTATED, Status
 from fglaudit.quantities.base import NO_ROW_REACHES
 from fglaudit.reports.alarms import unchecked, unknown_payloads, unstated_fields
 from fglaudit.reports.leaks import FEATURES, NEGLIGIBLE, Leak, Parties, reach, says_most
@@ -179,7 +179,7 @@ def below_or_unseen(measured: Sequence[Leak]) -> str:
 
 def _raised(measured: Sequence[Leak]) -> str:
     """Say what was raised where attacks were asked whether they work through the defense; empty if nothing was."""
-    said = [f"{leak.attack}: {reason}" for leak in measured for reason in leak.reasons if RAISED in reason]
+    said = [f"{leak.attack}: {reason}" for leak in measured for reason in leak.raised]
     return f" ({'; '.join(said)})" if said else ""
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from operator import le
 
-from fglaudit.execution.folder.stored_run import NOT_RUN
 from fglaudit.finding import Finding, Status
 from fglaudit.quantities.base import UNINFORMATIVE
 from fglaudit.reports.attack_quantity import FEATURES as FEATURES
@@ -108,7 +107,7 @@ class Leak:
     def failures(self) -> dict[str, int]:
         """How many findings give nothing because something went wrong, by a word for what; those of cells that have
         not run yet are stored as failed."""
-        unrun = sum(finding.reason == NOT_RUN for finding in self.findings)
+        unrun = sum(finding.never_run for finding in self.findings)
         broken = self.count(Status.BROKEN_ATTACK)
         return {"not run": unrun, "failed": self.count(Status.FAILED) - unrun, "broken": broken}
 
@@ -189,8 +188,12 @@ class Leak:
     @property
     def unadapted(self) -> tuple[str, ...]:
         """What was done to the messages that the attack does not allow for."""
-        said = (f.adapted.removeprefix("no: ") for f in self.findings if f.adapted.startswith("no: "))
-        return tuple(dict.fromkeys(name for text in said for name in text.split(", ")))
+        return tuple(dict.fromkeys(name for finding in self.findings for name in finding.unadapted))
+
+    @cached_property
+    def raised(self) -> tuple[str, ...]:
+        """Why it could not be asked through the weakened defense, where something raised."""
+        return tuple(dict.fromkeys(finding.raised for finding in self.findings if finding.raised))
 
     @cached_property
     def reasons(self) -> tuple[str, ...]:

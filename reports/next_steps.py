@@ -12,7 +12,7 @@ from fglaudit.reports.epsilons import guarantee_word
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import FEATURES
 from fglaudit.reports.numbers import few, plural
-from fglaudit.reports.records import NOT_RUN, Run
+from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting
 from fglaudit.reports.wording.assurance import public_seed
 from fglaudit.reports.wording.names import quantity_name
@@ -65,7 +65,7 @@ def _unmeasured(found: Sequence[Answer]) -> list[str]:
 
 
 def _again(run: Run) -> list[str]:
-    failed = any(f.status is Status.FAILED and f.reason != NOT_RUN for record in run.cells for f in record.findings)
+    failed = any(f.status is Status.FAILED and not f.never_run for record in run.cells for f in record.findings)
     if not (run.missing or run.unreadable or failed):
         return []
     again = "Mend what made cells fail, then run the same command again" if failed else "Run the same command again"

@@ -10,12 +10,12 @@ from typing import Any
 from fglaudit.errors import FglauditError
 from fglaudit.execution.folder.run_folder import CONFIRMED, READ, run_folder
 from fglaudit.execution.folder.stored_record import NAME
-from fglaudit.execution.folder.stored_run import NOT_RUN, Manifest, Stored, read_cells, read_manifest, read_stored
+from fglaudit.execution.folder.stored_run import Manifest, Stored, read_cells, read_manifest, read_stored
 from fglaudit.files.own import read_own
 from fglaudit.files.user import is_folder
 from fglaudit.finding import CellRecord
 
-__all__ = ["NOT_RUN", "Run", "Unreadable", "load_run"]
+__all__ = ["Run", "Unreadable", "load_run"]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from fglaudit.reports.choosing.fell_behind import fell_behind
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import FEATURES, MEAN, NEGLIGIBLE, ONE_CLIENT, Leak, says_most
 from fglaudit.reports.numbers import against, decimal, few, percent, plural
-from fglaudit.reports.records import NOT_RUN, Run
+from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting, tested_epsilons
 from fglaudit.reports.wording.assurance import PUBLIC_SEED, assurance, public_seed
 from fglaudit.reports.wording.glossary import terms_used
@@ -41,27 +41,20 @@ class ObserverVerdict:
     """The worst that one observer did anywhere in the run.
 
     Attributes:
-        level: "leak" (corrected for the number of attacks, or proven) | "held" (every attack that could show a leak has
-            an upper end of 0.02 at most) | "unknown" (nothing, not everything or too little was measured).
-        word: the same in the words of the answers.
+        word: "leaks" (corrected for the number of attacks, or proven) | "held" (every attack that could show a leak has
+            an upper end of 0.02 at most) | "not shown" (not everything or too little was measured) | "not tested".
         headline: what it got, or why nothing is shown: a sentence that stands beside the observer's name and the word.
         lowest: the setting in which this observer's strongest attack got least, with the words that it was chosen on
             the very seeds that are shown.
     """
 
     observer: tuple[str, str]
-    level: str
+    word: AnswerWord
     headline: str
     detail: str
     lowest: str
     sure: str = ""
     """Where, and with which interval."""
-
-    @property
-    def word(self) -> AnswerWord:
-        if self.level != "unknown":
-            return AnswerWord.LEAKS if self.level == "leak" else AnswerWord.HELD
-        return AnswerWord.NOT_TESTED if self.headline in (NOTHING, GUESSED) else AnswerWord.NOT_SHOWN
 
 
 @dataclass(frozen=True)
@@ -97,6 +90,7 @@ def make_verdict(run: Run, settings: Sequence[Setting], labels: Labels) -> RunVe
         if (text := assurance(setting)) and not setting.contradicted:
             statements.setdefault(text, []).append(labels.told(setting))
     again = Confirmations.of(run)
+    answered = answers(settings)
     return RunVerdict(
         alarms=tuple(find_alarms(run, settings, labels)),
         warnings=(
@@ -105,14 +99,18 @@ def make_verdict(run: Run, settings: Sequence[Setting], labels: Labels) -> RunVe
             *([PUBLIC_SEED] if any(map(public_seed, settings)) else []),
         ),
         accuracy=tuple(cost_lines(settings, labels, again)),
-        observers=tuple(_observer(observer, settings, labels, again) for observer in observers_of(settings)),
+        observers=tuple(_observer(observer, settings, answered, labels, again) for observer in observers_of(settings)),
         certainty=(*_certainty(settings), *_epsilons_tested(run, settings)),
         assurances=tuple(f"{few(dict.fromkeys(names), sep='; ')}: {text}" for text, names in statements.items()),
     )
 
 
 def _observer(
-    observer: tuple[str, str], settings: Sequence[Setting], labels: Labels, again: Confirmations
+    observer: tuple[str, str],
+    settings: Sequence[Setting],
+    answered: Sequence[Answer],
+    labels: Labels,
+    again: Confirmations,
 ) -> ObserverVerdict:
     every = [(s, leak) for s in settings for leak in s.leaks if leak.observer == observer]
     measured = [pair for pair in every if pair[1].measured]
@@ -120,8 +118,8 @@ def _observer(
     if not measured:
         guessed = any(leak.uninformative for _, leak in every)
         detail = f"{doubt} {_why_nothing(every)} {'' if guessed else 'What this observer learns is unknown.'}".strip()
-        return ObserverVerdict(observer, "unknown", GUESSED if guessed else NOTHING, detail, "")
-    found = _judged(observer, settings, measured, labels, sure=not doubt)
+        return ObserverVerdict(observer, AnswerWord.NOT_TESTED, GUESSED if guessed else NOTHING, detail, "")
+    found = _judged(observer, settings, answered, measured, labels, sure=not doubt)
     where, worst = found.where, found.worst
     sure = "; ".join(filter(None, (interval_words(worst), parties_words(worst))))
     ground = f"Attack {worst.attack}; {sure}; {labels.setting(where)}, on {place(where)}."
@@ -133,17 +131,12 @@ def _observer(
     detail = " ".join(filter(None, (ground, found.why, _also(leaks, worst, labels), doubt)))
     where_and_sure = f"{labels.told(where)}; {interval_words(worst)}"
     lowest = _lowest(best, worst, labels, again)
-    return ObserverVerdict(observer, found.level, found.headline, detail, lowest, where_and_sure)
+    return ObserverVerdict(observer, found.word, found.headline, detail, lowest, where_and_sure)
 
 
 def _doubt(every: Sequence[tuple[Setting, Leak]]) -> str:
     """Say how many findings failed or come from broken attacks; empty if none does."""
-    lost = [
-        finding.attack
-        for _, leak in every
-        for finding in leak.findings
-        if finding.status in (Status.FAILED, Status.BROKEN_ATTACK) and finding.reason != NOT_RUN
-    ]
+    lost = [finding.attack for _, leak in every for finding in leak.findings if finding.lost]
     if not lost:
         return ""
     come = "comes" if len(lost) == 1 else "come"
@@ -156,7 +149,7 @@ def _doubt(every: Sequence[tuple[Setting, Leak]]) -> str:
 class _Judged(NamedTuple):
     """What is said of an observer, the row that it rests on with its setting, and what stands beside it."""
 
-    level: str
+    word: AnswerWord
     headline: str
     where: Setting
     worst: Leak
@@ -166,6 +159,7 @@ class _Judged(NamedTuple):
 def _judged(
     observer: tuple[str, str],
     settings: Sequence[Setting],
+    answered: Sequence[Answer],
     measured: Sequence[tuple[Setting, Leak]],
     labels: Labels,
     *,
@@ -179,27 +173,29 @@ def _judged(
     """
     if leaks := [pair for pair in measured if pair[1].grounds]:
         where, worst = max(_about(leaks), key=lambda pair: says_most(pair[1]))
-        return _Judged("leak", _leak_headline(worst), where, worst)
+        return _Judged(AnswerWord.LEAKS, _leak_headline(worst), where, worst)
     unable, why = _unable(observer, settings, labels)
     ahead = [pair for pair in measured if pair[1].ahead]
     if ahead and (_about(ahead)[0][1].quantity == FEATURES or unable != FEATURES):
         where, worst = max(_about(ahead), key=lambda pair: says_most(pair[1]))
-        return _Judged("unknown", _ahead_headline(worst), where, worst, why)
+        return _Judged(AnswerWord.NOT_SHOWN, _ahead_headline(worst), where, worst, why)
     if unable:
-        return _Judged("unknown", why, *max((pair for pair in measured if pair[1].quantity == unable), key=_exposure))
+        about = [pair for pair in measured if pair[1].quantity == unable]
+        return _Judged(AnswerWord.NOT_SHOWN, why, *max(about, key=_exposure))
     if open_ := [pair for pair in measured if pair[1].reassures and not pair[1].held]:
         where, worst = max(open_, key=_exposure)
-        return _Judged("unknown", _open_headline(worst), where, worst)
+        return _Judged(AnswerWord.NOT_SHOWN, _open_headline(worst), where, worst)
     closest = max(_about(measured), key=_exposure)
     if not sure:
-        return _Judged("unknown", "No working attack here succeeded, but not every attack worked.", *closest)
+        return _Judged(AnswerWord.NOT_SHOWN, "No working attack here succeeded, but not every attack worked.", *closest)
     if doubts := [why for s in settings if (why := not_all(s, observer))]:
-        return _Judged("unknown", f"{_sentence(doubts[0])}.", *closest)
-    if untested := [a for a in answers(settings) if a.observer == observer and _open_features(a)]:
+        return _Judged(AnswerWord.NOT_SHOWN, f"{_sentence(doubts[0])}.", *closest)
+    if untested := [a for a in answered if a.observer == observer and _open_features(a)]:
         setting = labels.setting(untested[0].setting)
-        return _Judged("unknown", f"Features were not tested with {setting}: {untested[0].reason}.", *closest)
+        why = f"Features were not tested with {setting}: {untested[0].reason}."
+        return _Judged(AnswerWord.NOT_SHOWN, why, *closest)
     once = "" if any(len(setting.seeds) > 1 for setting in settings) else " in the one training"
-    return _Judged("held", f"No attack here succeeded{once}. That is not a guarantee.", *closest)
+    return _Judged(AnswerWord.HELD, f"No attack here succeeded{once}. That is not a guarantee.", *closest)
 
 
 def _open_features(answer: Answer) -> bool:
@@ -291,7 +287,7 @@ def _also(leaks: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels) ->
 def _why_nothing(every: Sequence[tuple[Setting, Leak]]) -> str:
     """Say why there is no figure: what keeps a defense from serving a protocol only where nothing could be trained."""
     told = [leak for setting, leak in every if applies(setting)] or [leak for _, leak in every]
-    reasons = Counter(f.reason for leak in told for f in leak.findings if f.reason and f.reason != NOT_RUN)
+    reasons = Counter(f.reason for leak in told for f in leak.findings if f.reason and not f.never_run)
     words = [reason for reason, _ in reasons.most_common(3)]
     if blind := sum(leak.uninformative for leak in told):
         words = [f"{plural(blind, 'comparison')} with a guess that scores 0.99 or more", *words[:2]]
@@ -332,7 +328,7 @@ def _certainty(settings: Sequence[Setting]) -> list[str]:
     leaks = [leak for s in settings for leak in s.leaks]
     statuses = Counter(finding.status for leak in leaks for finding in leak.findings)
     total = sum(statuses.values())
-    not_run = sum(finding.reason == NOT_RUN for leak in leaks for finding in leak.findings)
+    not_run = sum(finding.never_run for leak in leaks for finding in leak.findings)
     unrun = f" {not_run} not run yet," if not_run else ""
     seeds = len({seed for s in settings for seed in s.seeds})
     kinds = Counter(leak.interval for leak in leaks if leak.measured)

@@ -21,7 +21,7 @@ from fglaudit.empirical.audits.class_reports import GENERATORS, alike, alone, tw
 from fglaudit.empirical.audits.noise_tests import Found
 from fglaudit.empirical.fields.forced_replay import replay
 from fglaudit.graph import FederatedGraph
-from fglaudit.guarantees import REFUTED_AT, Audit, FieldState, Outcome, Verdict, Word
+from fglaudit.guarantees import REFUTED_AT, Audit, FieldState, Outcome, Protection, Verdict, Word
 from fglaudit.interfaces import Defense, FederatedProtocol
 from fglaudit.payloads import ClassReports
 from fglaudit.privacy.accounting import Relation, compose, epsilon_of, response_event
@@ -57,7 +57,7 @@ def label_states(
         return ()
     name = ClassReports.__name__
     if reports.keep >= 1:
-        return (FieldState("server", name, LABELS, "nothing", "labels are sent as they are"),)
+        return (FieldState("server", name, LABELS, Protection.NOTHING, "labels are sent as they are"),)
     times = max(1, counted.of(name, by_server=False).repeats)
     event = compose(response_event(reports.keep, reports.classes), times)
     epsilon = epsilon_of(event, 0.0, Relation.REPLACE)
@@ -72,7 +72,8 @@ def label_states(
         both = Word.VERIFIED if (word, verdict.word) == (Word.VERIFIED, Word.VERIFIED) else Word.CLAIMED
         words += f"; epsilon {epsilon + verdict.epsilon:.4g} of a node's row and label together ({both})"
     # What was not put to the test must not make the whole "private".
-    state = {Outcome.PASSED: "covered", Outcome.REFUTED: "nothing"}.get(audit.outcome, "unexamined")
+    found = {Outcome.PASSED: Protection.COVERED, Outcome.REFUTED: Protection.NOTHING}
+    state = found.get(audit.outcome, Protection.UNEXAMINED)
     return (FieldState("server", name, LABELS, state, words),)
 
 

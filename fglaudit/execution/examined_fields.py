@@ -8,13 +8,13 @@ from dataclasses import replace
 from fglaudit.empirical.fields.moves import PRESENCE
 from fglaudit.empirical.fields.states import NOT_SENT, REPORT, sees
 from fglaudit.finding import ADAPTED, Finding, Status
-from fglaudit.guarantees import FieldState
+from fglaudit.guarantees import FieldState, Protection
 
 Declared = Mapping[str, Collection[str]]
 """By an attack's name the names of the payloads that it may read."""
 Read = Mapping[tuple[str, str, str], Collection[tuple[str, str]]]
 """By observer, knowledge and attack the fields that it did read, as (payload, field)."""
-_CARRIES = ("nothing", "covered", "unexamined")
+_CARRIES = (Protection.NOTHING, Protection.COVERED, Protection.UNEXAMINED)
 """States of fields that may say something of private data to who reads them."""
 
 
@@ -24,7 +24,7 @@ def after_attacks(states: Sequence[FieldState], findings: Sequence[Finding], rea
     found: list[FieldState] = []
     for state in states:
         observers = dict.fromkeys(f.observer for f in findings if sees(f.observer, state.observer))
-        if state.state != "nothing" or state.payload == REPORT or not observers:
+        if state.state is not Protection.NOTHING or state.payload == REPORT or not observers:
             found.append(state)
             continue
         for observer in observers:
@@ -36,7 +36,7 @@ def after_attacks(states: Sequence[FieldState], findings: Sequence[Finding], rea
                 and f.adapted == ADAPTED
                 and (state.payload, state.field) in _read(read, f)
             )
-            word = "attacked" if able else "unexamined"
+            word = Protection.ATTACKED if able else Protection.UNEXAMINED
             by = f"read by {', '.join(able)}" if able else "no adapted attack that passed its self-test reads it"
             found.append(replace(state, observer=observer, state=word, reason=f"{state.reason}; {by}"))
     return tuple(found)

@@ -1,7 +1,7 @@
 """What is said of everything together that one observer sees of a training: the last rows of ``guarantees.csv``.
 
 It is "private" where the guarantee's epsilon, composed over all releases, was verified and every field that the
-observer sees is covered by it, sealed, public or not seen to move: one field that nothing protects, and it is "open".
+observer sees is covered by it, sealed or not seen to move: one field that nothing protects, and it is "open".
 So it is under an epsilon or a delta that holds and bounds nothing.
 Reported accuracies have rows of their own and do not count here, as in the gate.
 """
@@ -11,11 +11,10 @@ from __future__ import annotations
 from fglaudit.empirical.fields.states import REPORT, sees
 from fglaudit.empirical.label_responses import LABELS
 from fglaudit.finding import CellRecord
-from fglaudit.guarantees import FieldState, Verdict, Word, empty
+from fglaudit.guarantees import FieldState, Protection, Verdict, Word, empty
 
 EVERYTHING = "everything"
-PRIVATE, CLAIMED, SEALED, OPEN = "private", "claimed", "sealed", "open"
-_UNPROTECTED = ("nothing", "unexamined", "attacked")
+_UNPROTECTED = (Protection.NOTHING, Protection.UNEXAMINED, Protection.ATTACKED)
 _NAMED = 4
 _NOTHING = "no epsilon is stated, and nothing that it sees is sealed"
 
@@ -35,16 +34,18 @@ def _whole(record: CellRecord, observer: str) -> FieldState:
     promised = {finding.guarantee for finding in record.findings if finding.observer == observer}
     if left:
         more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
-        words = OPEN, f"not seen to be protected: {', '.join(left[:_NAMED])}{more}"
+        words = Protection.OPEN, f"not seen to be protected: {', '.join(left[:_NAMED])}{more}"
     elif verdict is None or verdict.word in (Word.NONE, Word.REFUTED) or promised == {Word.NONE}:
-        words = OPEN, "nothing is promised to this observer" if promised == {Word.NONE} else "no guarantee holds"
-    elif verdict.epsilon is not None and (why := empty(verdict.epsilon, verdict.delta or 0.0, record.nodes)):
-        words = OPEN, f"{why}: {_composed(verdict)}"
+        why = "nothing is promised to this observer" if promised == {Word.NONE} else "no guarantee holds"
+        words = Protection.OPEN, why
+    elif verdict.epsilon is not None and (bounds_nothing := empty(verdict.epsilon, verdict.delta or 0.0, record.nodes)):
+        words = Protection.OPEN, f"{bounds_nothing}: {_composed(verdict)}"
     elif verdict.epsilon is not None:
-        words = PRIVATE if verdict.word is Word.VERIFIED else CLAIMED, _composed(verdict)
+        words = Protection.PRIVATE if verdict.word is Word.VERIFIED else Protection.CLAIMED, _composed(verdict)
     else:
-        sealed = dict.fromkeys(state.payload for state in mine if state.state == SEALED)
-        words = (SEALED, f"{', '.join(sealed)} sealed ({verdict.word})") if sealed else (OPEN, _NOTHING)
+        sealed = dict.fromkeys(state.payload for state in mine if state.state is Protection.SEALED)
+        said = f"{', '.join(sealed)} sealed ({verdict.word})"
+        words = (Protection.SEALED, said) if sealed else (Protection.OPEN, _NOTHING)
     labels = next((state.reason for state in mine if state.field == LABELS), "")
     return FieldState(observer, EVERYTHING, "", words[0], words[1] + (f"; labels sent: {labels}" if labels else ""))
 

@@ -16,6 +16,7 @@ from fglaudit.gate.naming import name_one
 from fglaudit.gate.observer_checks import observer_checks
 from fglaudit.gate.policy import Allow, Policy
 from fglaudit.gate.upper_ends import concerns, silent
+from fglaudit.guarantees import Protection
 from fglaudit.parties import HONEST
 from fglaudit.reports.alarms import unchecked
 from fglaudit.reports.answers import answers, applies
@@ -111,7 +112,7 @@ def _unexamined(records: Sequence[CellRecord], policy: Policy) -> Check:
         f"{state.payload}.{state.field}"
         for record in records
         for state in record.fields
-        if state.state == "unexamined"
+        if state.state is Protection.UNEXAMINED
         and state.payload != PROTOCOL
         and any(concerns(state.observer, name) for name in parties)
     }

@@ -9,7 +9,7 @@ from fglaudit import registry
 from fglaudit.empirical.fields.states import NO_VALUES, REPORT
 from fglaudit.errors import FglauditError
 from fglaudit.finding import CellRecord, Status
-from fglaudit.guarantees import FieldState
+from fglaudit.guarantees import FieldState, Protection
 from fglaudit.plugins.class_source import UnreadableError, class_source
 from fglaudit.reports.alarms import unchecked
 from fglaudit.reports.answers import Answer
@@ -106,16 +106,16 @@ def concerns(said: str, observer: str) -> bool:
 
 
 def _closed(states: list[FieldState], quantity: str) -> bool:
-    """Whether every value is sealed, as audits verified, or public. Who sends what of which node, and reported
+    """Whether every value is sealed, as audits verified. Who sends what of which node, and reported
     accuracies, are no values: as to features it is enough that they were not seen to move."""
     sent = [state for state in states if state.payload != REPORT or quantity != FEATURES]
-    values = [s for s in sent if quantity != FEATURES or s.field not in NO_VALUES or s.state != "not seen to move"]
-    return bool(values) and all(state.shut or state.state == "public" for state in values)
+    values = [s for s in sent if quantity != FEATURES or s.field not in NO_VALUES or s.state is not Protection.STILL]
+    return bool(values) and all(state.shut for state in values)
 
 
 def _believed(states: list[FieldState]) -> str:
     """Return which payloads are sealed by their author's word alone; empty if none is."""
-    open_ = {state.payload: state.reason for state in states if state.state == "sealed" and not state.shut}
+    open_ = {state.payload: state.reason for state in states if state.state is Protection.SEALED and not state.shut}
     return "; ".join(f"{payload} is sealed, {reason}" for payload, reason in sorted(open_.items()))
 
 
@@ -124,8 +124,8 @@ def _unread(answer: Answer, states: list[FieldState]) -> list[str]:
     self-tested one read."""
     ran = [leak for leak in answer.leaks if any(f.status is not Status.NOT_APPLICABLE for f in leak.findings)]
     needed = {payload for leak in ran for payload in payloads_of(leak.attack)}
-    needed |= {state.payload for state in states if state.state == "attacked"}
-    settled = {state.payload for state in states if state.state == "attacked" or state.shut}
+    needed |= {state.payload for state in states if state.state is Protection.ATTACKED}
+    settled = {state.payload for state in states if state.state is Protection.ATTACKED or state.shut}
     read = {payload for leak in ran if leak.reassures or leak.grounds for payload in payloads_of(leak.attack)}
     return sorted(needed - read - settled)
 

@@ -119,7 +119,7 @@ class Recording:
                 columns=stored["columns"],
                 guarantee=Guarantee(**guarantee),
                 verdict=verdict_from_json(stored["verdict"]),
-                fields=tuple(FieldState(**state) for state in stored["fields"]),
+                fields=tuple(FieldState.from_json(state) for state in stored["fields"]),
                 history=stored["history"],
                 partition=stored["partition"],
                 notes=tuple(stored["notes"]),

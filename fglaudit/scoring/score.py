@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from fglaudit.facts import Field
-from fglaudit.finding import ADAPTED, UNSTATED, Finding, Status
+from fglaudit.finding import UNSTATED, Finding, Status, adapted_column
 from fglaudit.quantities import Attempt, Comparison, quantity
 from fglaudit.rng import derive
 from fglaudit.scoring.metrics import clusters_of, metric_interval, read_clusters, recorded_clusters
@@ -83,8 +83,7 @@ class Scorer:
         hidden = [u.target for u in self.truth.unstated]
         if not any(not isinstance(target, Field) or target.payload in read for target in hidden):
             return output.blank.adapted
-        known = "" if output.blank.adapted == ADAPTED else output.blank.adapted.removeprefix("no: ") + ", "
-        return f"no: {known}{UNSTATED}"
+        return adapted_column((*output.blank.unadapted, UNSTATED))
 
     def _compared(self, output: Output, asked: list[Any]) -> Measurement:
         kind = quantity(type(output.attack).quantity)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from fglaudit import __version__
-from fglaudit.finding import Status
+from fglaudit.finding import NOT_RUN, Status
 from fglaudit.reports.answers import applies
 from fglaudit.reports.choosing.bought import accuracy_words
 from fglaudit.reports.formats.pages import Failure, ObserverCell, Row, Section, failures
@@ -14,7 +14,7 @@ from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import FEATURES
 from fglaudit.reports.next_steps import next_steps
 from fglaudit.reports.numbers import decimal, epsilon, interval, percent, percent_spread, plural, size
-from fglaudit.reports.records import NOT_RUN, Run
+from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting
 from fglaudit.reports.verdict import MOST_COSTS, RunVerdict
 from fglaudit.reports.wording.names import quantity_name, reading

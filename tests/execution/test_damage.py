@@ -19,10 +19,10 @@ from fglaudit.errors import FglauditError
 from fglaudit.execution.folder.csv_files import csv_cell
 from fglaudit.execution.folder.plan import Planned, plan_from_json, plan_to_json
 from fglaudit.execution.folder.stored_record import Made, check_record, parse_record, record_text
-from fglaudit.execution.folder.stored_run import NOT_RUN, read_records
+from fglaudit.execution.folder.stored_run import read_records
 from fglaudit.execution.rows import blank_record
 from fglaudit.files.own import stamped, unstamped
-from fglaudit.finding import CellRecord, Status
+from fglaudit.finding import NOT_RUN, CellRecord, Status
 from fglaudit.rng import copied, derive, split
 
 MADE = Made("0.1.0", 1, {"datasets[0] x": "00"}, {})

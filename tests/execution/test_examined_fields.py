@@ -7,9 +7,9 @@ from typing import Any
 
 from fglaudit.execution.examined_fields import after_attacks, unread
 from fglaudit.finding import Finding, Status
-from fglaudit.guarantees import FieldState
+from fglaudit.guarantees import FieldState, Protection
 
-OPEN = FieldState("server", "Latents", "values", "nothing", "moves")
+OPEN = FieldState("server", "Latents", "values", Protection.NOTHING, "moves")
 _BLANK: dict[str, Any] = {
     f.name: 0 if f.name == "seed" else ""
     for f in dataclasses.fields(Finding)
@@ -42,7 +42,7 @@ def test_an_attack_that_works_examines_what_it_reads() -> None:
 def test_observers_that_do_not_see_it_and_fields_that_are_protected() -> None:
     assert states(dataclasses.replace(GOOD, observer="client:0")) == [("server", "nothing")]
     assert states(dataclasses.replace(GOOD, observer="wire")) == [("wire", "attacked")]
-    assert states(GOOD, state=dataclasses.replace(OPEN, state="covered")) == [("server", "covered")]
+    assert states(GOOD, state=dataclasses.replace(OPEN, state=Protection.COVERED)) == [("server", "covered")]
 
 
 def notes(*findings: Finding, state: FieldState = OPEN) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ def test_what_was_sent_and_nobody_read_is_named() -> None:
 
 
 def test_what_carries_nothing_need_not_be_read() -> None:
-    for state in ("sealed", "not seen to move", "public"):
+    for state in (Protection.SEALED, Protection.STILL):
         assert notes(state=dataclasses.replace(OPEN, state=state)) == ()
     assert notes(state=dataclasses.replace(OPEN, payload="report", field="accuracy")) == ()
     assert notes(state=dataclasses.replace(OPEN, field="presence")) == ()

@@ -13,8 +13,7 @@ from execution_runs import run, suite
 
 from fglaudit.errors import FglauditError
 from fglaudit.execution.folder.shards import Claims, Shard, held
-from fglaudit.execution.folder.stored_run import NOT_RUN
-from fglaudit.finding import Status
+from fglaudit.finding import NOT_RUN, Status
 
 SEEDS = [0, 1, 2, 3, 4]
 

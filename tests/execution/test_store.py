@@ -17,9 +17,9 @@ from fglaudit.execution.folder import csv_files
 from fglaudit.execution.folder.csv_files import write_findings
 from fglaudit.execution.folder.run_folder import CONFIRMED
 from fglaudit.execution.folder.store import open_run
-from fglaudit.execution.folder.stored_run import NOT_RUN, read_manifest, read_record, read_records
+from fglaudit.execution.folder.stored_run import read_manifest, read_record, read_records
 from fglaudit.files.own import stamped, unstamped
-from fglaudit.finding import COLUMNS, CellRecord, Status
+from fglaudit.finding import COLUMNS, NOT_RUN, CellRecord, Status
 
 
 def rows(folder: Path) -> list[dict[str, str]]:

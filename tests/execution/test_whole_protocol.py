@@ -8,7 +8,7 @@ import pytest
 
 from fglaudit.execution.whole_protocol import whole_protocol
 from fglaudit.finding import CellRecord, Finding, Status
-from fglaudit.guarantees import FieldState, Verdict, Word
+from fglaudit.guarantees import FieldState, Protection, Verdict, Word
 
 EPSILON = Verdict(Word.VERIFIED, "audits passed", epsilon=4.0, unit="reporting node", not_covered="edges")
 
@@ -16,7 +16,7 @@ EPSILON = Verdict(Word.VERIFIED, "audits passed", epsilon=4.0, unit="reporting n
 def record(*states: tuple[str, str, str], verdict: Verdict | None = EPSILON, word: str = "verified") -> CellRecord:
     """A cell of two observers with rows of (side, payload, state)."""
     row = Finding("s", "0" * 16, "d", "p", 2, "x", "", "honest", "none", "", 0, "server", "", "a", Status.OK)
-    fields = tuple(FieldState(side, payload, "values", state, "") for side, payload, state in states)
+    fields = tuple(FieldState(side, payload, "values", Protection(state), "") for side, payload, state in states)
     findings = tuple(replace(row, observer=one, guarantee=word) for one in ("server", "client:each"))
     return CellRecord("0" * 16, {}, findings, verdict=verdict, fields=fields)
 
@@ -71,9 +71,9 @@ def test_nothing_is_said_where_no_field_was_looked_at() -> None:
 
 def test_what_protects_labels_stands_beside_the_epsilon_of_rows_for_who_is_sent_them() -> None:
     cell = record(COVERED, STILL)
-    reported = FieldState("server", "ClassReports", "labels", "covered", "epsilon 2 of a label")
+    reported = FieldState("server", "ClassReports", "labels", Protection.COVERED, "epsilon 2 of a label")
     server, client = whole_protocol(replace(cell, fields=(*cell.fields, reported)))
     assert server.state == "private" and server.reason.endswith("; labels sent: epsilon 2 of a label")
     assert "labels" not in client.reason
-    bare = replace(reported, state="nothing", reason="labels are sent as they are")
+    bare = replace(reported, state=Protection.NOTHING, reason="labels are sent as they are")
     assert [row.state for row in whole_protocol(replace(cell, fields=(*cell.fields, bare)))] == ["open", "private"]

@@ -29,6 +29,7 @@ from fglaudit.payloads import MessageBatch, NeighborSums, Payload
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.recording import record_training
+from fglaudit.reports.answers import AnswerWord
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.records import load_run
 from fglaudit.reports.summary import summarize
@@ -173,7 +174,7 @@ def test_a_silent_change_is_unstated_and_held_by_nobody(defense: Defense, tmp_pa
     run = load_run(store(tmp_path / "run", [record(protocol, defense, ServerPartialSums(), SERVER)]))
     settings = summarize(run)
     (observer,) = make_verdict(run, settings, Labels.of(settings)).observers
-    assert observer.level != "held" and observer.lowest == ""
+    assert observer.word is not AnswerWord.HELD and observer.lowest == ""
     with pytest.raises(AssertionError, match="states no fact"):
         check_defense(defense, protocol, quick=True)
 

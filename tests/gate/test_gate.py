@@ -28,7 +28,7 @@ from report_runs import make_cell, store
 from fglaudit.cli import main
 from fglaudit.execution.exit_code import ExitCode
 from fglaudit.finding import CellRecord, Finding, Status
-from fglaudit.guarantees import FieldState, Word
+from fglaudit.guarantees import FieldState, Protection, Word
 from fglaudit.quantities.base import NO_ROW_REACHES
 
 WHOLE = """
@@ -179,20 +179,20 @@ def test_sealed_messages_pass_and_too_few_failed_rows_are_allowed(
             else r
         )
     )
-    shut = replace(EXAMINED[0], state="sealed", observer="server", reason="verified: bfv of SEAL")
+    shut = replace(EXAMINED[0], state=Protection.SEALED, observer="server", reason="verified: bfv of SEAL")
     sealed = (shut, replace(EXAMINED[0], observer="client"))
     records = cells(idle, lambda cell: replace(cell, fields=sealed, clusters={}))
     code, out, _ = gate(tmp_path / "sealed", records, HELD, capsys)
     assert code == ExitCode.DONE, out
-    beside = [replace(shut, field="presence", state="not seen to move", reason="20 records replaced")]
-    beside += [FieldState("", "report", "accuracy", "nothing", "nothing is stated about reported accuracies")]
+    beside = [replace(shut, field="presence", state=Protection.STILL, reason="20 records replaced")]
+    beside += [FieldState("", "report", "accuracy", Protection.NOTHING, "nothing is stated about reported accuracies")]
     replayed = [replace(record, fields=(*sealed, *beside)) for record in records]
     assert gate(tmp_path / "replayed", replayed, HELD, capsys)[0] == ExitCode.DONE
     word = replace(shut, reason="claimed: sums of NeighborSums is sealed by the author's own code")
     claimed = [replace(record, fields=(word, *sealed[1:])) for record in records]
     code, out, _ = gate(tmp_path / "claimed", claimed, HELD, capsys)
     assert code == ExitCode.GATE and "sealed by the author's own code" in out
-    open_ = [replace(record, fields=(replace(sealed[0], state="covered"),)) for record in records]
+    open_ = [replace(record, fields=(replace(sealed[0], state=Protection.COVERED),)) for record in records]
     code, out, _ = gate(tmp_path / "open", open_, HELD, capsys)
     assert code == ExitCode.GATE and "not tested" in out
     policy = "accuracy: {min: 0.1}\nallow: {failed: 2}"

@@ -23,7 +23,7 @@ from gate_runs import (
 
 from fglaudit.execution.exit_code import ExitCode
 from fglaudit.finding import Status
-from fglaudit.guarantees import FieldState, Word
+from fglaudit.guarantees import FieldState, Protection, Word
 
 BROKEN: list[tuple[str, Change, str, str]] = [
     ("failed", first_failed, "accuracy: {min: 0.1}", "failed: wanted at most 0 failed rows; got 2"),
@@ -49,7 +49,7 @@ BROKEN: list[tuple[str, Change, str, str]] = [
     ("accuracy", lambda c: c, "accuracy: {min: 0.99}", "accuracy: wanted at least 0.99; got 0.7"),
     (
         "unexamined",
-        lambda c: replace(c, fields=(FieldState("server", "ModelUpdate", "vector", "unexamined", "nobody"),)),
+        lambda c: replace(c, fields=(FieldState("server", "ModelUpdate", "vector", Protection.UNEXAMINED, "nobody"),)),
         HELD,
         "unexamined: ModelUpdate.vector",
     ),
@@ -110,7 +110,7 @@ def test_whatever_is_not_shown_breaks_it(
 ) -> None:
     records = cells(change)
     if words.startswith("no attack here"):  # only the field's state says that something read it
-        records = [replace(record, fields=(replace(EXAMINED[0], state="covered"),)) for record in records]
+        records = [replace(record, fields=(replace(EXAMINED[0], state=Protection.COVERED),)) for record in records]
     code, out, _ = gate(tmp_path, records, policy, capsys)
     assert code == ExitCode.GATE, out
     assert words in out, out

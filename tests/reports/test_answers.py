@@ -14,7 +14,7 @@ from fglaudit.attacks import ATTACKS
 from fglaudit.empirical.fields.states import after_unstated
 from fglaudit.facts import Field, Unstated
 from fglaudit.finding import RAISED, CellRecord, Status
-from fglaudit.guarantees import FieldState
+from fglaudit.guarantees import FieldState, Protection
 from fglaudit.reports.answers import Answer, AnswerWord, answers
 from fglaudit.reports.attack_quantity import attack_quantity
 from fglaudit.reports.labels import Labels
@@ -114,14 +114,14 @@ def test_what_is_unstated_to_an_attack_on_labels_keeps_features_from_held(tmp_pa
         ("SecretLetters", "unexamined", "server", AnswerWord.NOT_SHOWN),
         ("SecretLetters", "unexamined", "clients", AnswerWord.HELD),
         ("SecretLetters", "covered", "server", AnswerWord.HELD),
-        ("SecretLetters", "public", "server", AnswerWord.HELD),
+        ("SecretLetters", "sealed", "server", AnswerWord.HELD),
         ("NeighborSums", "unexamined", "server", AnswerWord.HELD),
     ],
 )
 def test_nothing_is_held_where_an_unprotected_payload_is_sent_that_no_attack_knows(
     tmp_path: Path, payload: str, state: str, seen_by: str, word: AnswerWord
 ) -> None:
-    fields = (FieldState(seen_by, payload, "values", state, ""),)
+    fields = (FieldState(seen_by, payload, "values", Protection(state), ""),)
     found = answer(tmp_path, replace(with_rows({"idle": [0] * 45}), fields=fields))
     assert found.word is word
     assert (f"nobody read {payload}" in found.reason) is (word is AnswerWord.NOT_SHOWN)
@@ -131,7 +131,7 @@ def test_nothing_is_held_where_an_unprotected_payload_is_sent_that_no_attack_kno
 def test_nothing_is_held_where_what_is_unstated_is_done_to_a_payload_that_no_attack_of_the_suite_reads(
     tmp_path: Path, seen_by: str, word: AnswerWord
 ) -> None:
-    stated = (FieldState("server", "ModelUpdate", "vector", "nothing", "moves with a row"),)
+    stated = (FieldState("server", "ModelUpdate", "vector", Protection.NOTHING, "moves with a row"),)
     hidden = (Unstated(Field("ModelUpdate", "vector", "up" if seen_by == "server" else "down"), "a clip"),)
     fields = after_unstated((replace(stated[0], observer=seen_by),), hidden)
     found = answer(tmp_path, replace(with_rows({"idle": [0] * 45}), fields=fields))

@@ -12,6 +12,7 @@ from report_runs import DEFENSES, OBSERVERS, PROTOCOLS, make_cell, page_of, page
 from fglaudit.finding import Status
 from fglaudit.guarantees import Verdict, Word
 from fglaudit.reports import write_report
+from fglaudit.reports.answers import AnswerWord
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.records import Run, load_run
 from fglaudit.reports.summary import summarize
@@ -139,7 +140,7 @@ def test_where_only_an_inference_succeeds_it_is_the_headline(tmp_path: Path) -> 
     server = next(
         item for item in make_verdict(run, settings, Labels.of(settings)).observers if item.observer == OBSERVERS[0]
     )
-    assert server.level == "leak" and server.headline.startswith("Tells neighbours")
+    assert server.word is AnswerWord.LEAKS and server.headline.startswith("Tells neighbours")
 
 
 def test_a_public_seed_is_a_condition_of_every_promise_and_explained_once(tmp_path: Path) -> None:

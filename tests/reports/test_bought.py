@@ -16,7 +16,7 @@ from report_runs import make_cell, store, texts
 from rich.console import Console
 
 from fglaudit.finding import CellRecord
-from fglaudit.guarantees import FieldState, Verdict, Word
+from fglaudit.guarantees import FieldState, Protection, Verdict, Word
 from fglaudit.reports.choosing.bought import accuracy_words, costs_nothing, gains, spent
 from fglaudit.reports.choosing.fell_behind import fell_behind
 from fglaudit.reports.formats.console import print_answers
@@ -40,7 +40,7 @@ def cell(
     return replace(
         made,
         findings=tuple(replace(row, **known) for row in made.findings),
-        fields=tuple(FieldState("server", name, "values", "nothing", "") for name in sent),
+        fields=tuple(FieldState("server", name, "values", Protection.NOTHING, "") for name in sent),
         partition_facts={**made.partition_facts, "chance": 0.25},
         history={"accuracy": [accuracy], "right": [float(one) for one in right]},
         verdict=Verdict(Word.VERIFIED, epsilon=8.0, unit="node") if defense is NOISE else None,

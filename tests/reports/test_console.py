@@ -12,7 +12,7 @@ from report_runs import DEFENSES, PROTOCOLS, make_cell, make_run, store
 from rich.console import Console
 
 from fglaudit.finding import OTHERS, CellRecord, Status
-from fglaudit.guarantees import FieldState, Verdict, Word
+from fglaudit.guarantees import FieldState, Protection, Verdict, Word
 from fglaudit.reports import write_report
 from fglaudit.reports.formats.console import print_answers
 from fglaudit.reports.formats.console_tables import MOST, MOST_OBSERVERS
@@ -66,7 +66,7 @@ def test_refuted_and_unexamined_are_alarms(tmp_path: Path) -> None:
     judged = replace(
         cell,
         verdict=Verdict(Word.REFUTED, reason="the noise is a third of what was stated."),
-        fields=(FieldState("server", "NeighborSums", "degrees", "unexamined", "nothing reads it"),),
+        fields=(FieldState("server", "NeighborSums", "degrees", Protection.UNEXAMINED, "nothing reads it"),),
     )
     text = said(tmp_path, [judged])
     assert (
@@ -80,8 +80,8 @@ def test_refuted_and_unexamined_are_alarms(tmp_path: Path) -> None:
 
 def test_an_alarm_names_the_observers_whom_no_attack_speaks_for(tmp_path: Path) -> None:
     states = (
-        FieldState("server", "ModelUpdate", "vector", "attacked", "read by update-linkage"),
-        FieldState("client:each", "ModelUpdate", "vector", "unexamined", "nothing reads it"),
+        FieldState("server", "ModelUpdate", "vector", Protection.ATTACKED, "read by update-linkage"),
+        FieldState("client:each", "ModelUpdate", "vector", Protection.UNEXAMINED, "nothing reads it"),
     )
     cells = [replace(make_cell(p, DEFENSES[0], 0, observers=[0, 1]), fields=states) for p in PROTOCOLS[:2]]
     assert (
@@ -93,7 +93,7 @@ def test_an_alarm_names_the_observers_whom_no_attack_speaks_for(tmp_path: Path) 
 
 def test_an_alarm_about_what_nobody_read_tells_what_an_attack_of_others_showed(tmp_path: Path) -> None:
     """Beside the leak that a user's own attack had found stood that what leaks is not known."""
-    states = (FieldState("server", "NeighborSums", "values", "unexamined", "no adapted attack reads it"),)
+    states = (FieldState("server", "NeighborSums", "values", Protection.UNEXAMINED, "no adapted attack reads it"),)
     cell = make_cell(PROTOCOLS[0], DEFENSES[0], 0, observers=[0])
     best = max(cell.findings, key=lambda finding: finding.advantage_low or 0.0)
     assert (best.advantage_low or 0.0) > 0

@@ -17,7 +17,7 @@ from fglaudit.execution.folder.plan import Planned
 from fglaudit.execution.folder.stored_run import Manifest
 from fglaudit.files.own import stamped, unstamped
 from fglaudit.finding import CellRecord, Status
-from fglaudit.guarantees import FieldState
+from fglaudit.guarantees import FieldState, Protection
 from fglaudit.quantities.base import NO_ROW_REACHES
 from fglaudit.reports.answers import AnswerWord
 from fglaudit.reports.choosing.choice import CHOSEN
@@ -100,13 +100,13 @@ def test_one_client_of_ten_makes_a_setting_a_leak(tmp_path: Path) -> None:
     assert ONE_CLIENT in leak.grounds or MEAN in leak.grounds
     assert leak.worst_client == 1.0
     found = verdict(tmp_path / "again", cell({"one": hidden}))
-    assert found.level == "leak" and "one client" in found.headline.lower()
+    assert found.word is AnswerWord.LEAKS and "one client" in found.headline.lower()
 
 
 def test_proven_rows_are_a_leak_without_any_statistics(tmp_path: Path) -> None:
     few = rows([3, 1, 0])
     found = verdict(tmp_path, cell({"proof": few}, identifiable_rate=0.02))
-    assert found.level == "leak" and "proven to be determined" in found.headline
+    assert found.word is AnswerWord.LEAKS and "proven to be determined" in found.headline
     assert leaks_of(tmp_path / "again", cell({"proof": few}, identifiable_rate=0.02))["proof"].grounds == (PROOF,)
     broken = cell({"proof": few}, identifiable_rate=0.02, status=Status.BROKEN_ATTACK)
     assert leaks_of(tmp_path / "broken", broken)["proof"].grounds == ()
@@ -114,36 +114,40 @@ def test_proven_rows_are_a_leak_without_any_statistics(tmp_path: Path) -> None:
 
 def test_held_takes_every_adapted_attacks_own_upper_end(tmp_path: Path) -> None:
     none = rows([0] * 45)
-    assert verdict(tmp_path / "held", cell({"a": none, "b": none})).level == "held"
+    assert verdict(tmp_path / "held", cell({"a": none, "b": none})).word is AnswerWord.HELD
     hit = rows([0] * 40 + [2, 1, 3, 1, 2])
     found = verdict(tmp_path / "hit", cell({"a": none, "b": hit}))
-    assert found.level == "unknown" and found.headline.startswith("No attack here is ahead of a guess by more than")
+    assert found.word is AnswerWord.NOT_SHOWN and found.headline.startswith(
+        "No attack here is ahead of a guess by more than"
+    )
     aside = replace(cell({"b": hit}).findings[0], adapted="no: Clipped")
     both = cell({"a": none, "b": hit})
     other = replace(both, findings=(both.findings[0], aside))
-    assert verdict(tmp_path / "aside", other).level == "held"  # it may show a leak, never its absence, and shows none
+    assert (
+        verdict(tmp_path / "aside", other).word is AnswerWord.HELD
+    )  # it may show a leak, never its absence, and shows none
 
 
 def test_held_takes_every_message_as_the_attacks_know_it(tmp_path: Path) -> None:
     plain = cell({"a": rows([0] * 45), "b": rows([0] * 45)})
     unstated = replace(plain, findings=(plain.findings[0], replace(plain.findings[1], adapted="no: Unstated")))
-    unknown = replace(plain, fields=(FieldState("server", "SecretLetters", "values", "unexamined", ""),))
+    unknown = replace(plain, fields=(FieldState("server", "SecretLetters", "values", Protection.UNEXAMINED, ""),))
     for made, words in ((unstated, "that is not stated"), (unknown, "obody read SecretLetters")):
         found = verdict(tmp_path / words, made)
-        assert (found.level, found.word) == ("unknown", AnswerWord.NOT_SHOWN) and words in found.headline
-    protected = replace(plain, fields=(FieldState("server", "SecretLetters", "values", "covered", ""),))
-    assert verdict(tmp_path / "covered", protected).level == "held"
+        assert found.word is AnswerWord.NOT_SHOWN and words in found.headline
+    protected = replace(plain, fields=(FieldState("server", "SecretLetters", "values", Protection.COVERED, ""),))
+    assert verdict(tmp_path / "covered", protected).word is AnswerWord.HELD
 
 
 def test_too_few_parties_are_said_with_the_seeds_that_would_do(tmp_path: Path) -> None:
     found = verdict(tmp_path / "ten", cell({"a": rows([0] * 10)}))
-    assert found.level == "unknown"
+    assert found.word is AnswerWord.NOT_SHOWN
     assert found.headline.startswith("Too few parties: no attack here succeeded")
     assert "10 clusters" in found.headline and "takes 40 at least; 4 seeds would do" in found.headline
     pooled = [cell({"a": rows([0] * 10)}, seed=seed) for seed in range(4)]
-    assert verdict(tmp_path / "four", *pooled).level == "held"
+    assert verdict(tmp_path / "four", *pooled).word is AnswerWord.HELD
     few = verdict(tmp_path / "few", cell({"a": rows([30, 40, 35])}))
-    assert few.level == "unknown" and "too few parties to tell that from chance" in few.headline
+    assert few.word is AnswerWord.NOT_SHOWN and "too few parties to tell that from chance" in few.headline
     assert "too few parties for an interval, range" in few.detail
 
 
@@ -171,14 +175,14 @@ def test_the_same_partition_brings_no_new_clusters_with_another_seed(tmp_path: P
     assert (len(fresh.clusters.targets), len(same.clusters.targets)) == (40, 10)
     assert np.allclose(same.clusters.targets, 240)
     found = verdict(tmp_path / "said", *(drawn(seed, "one") for seed in range(4)))
-    assert found.level == "unknown" and "further seeds bring no further clients" in found.headline
+    assert found.word is AnswerWord.NOT_SHOWN and "further seeds bring no further clients" in found.headline
 
 
 def test_the_least_of_several_settings_is_said_to_be_chosen(tmp_path: Path) -> None:
     loud = cell({ATTACKS[0]: rows([40] * 10)})
     quiet = make_cell(PROTOCOLS[0], DEFENSES[1], 0, observers=[0])
     found = verdict(tmp_path, loud, quiet)
-    assert found.level == "leak" and found.lowest.endswith(f"{CHOSEN}.")
+    assert found.word is AnswerWord.LEAKS and found.lowest.endswith(f"{CHOSEN}.")
 
 
 @pytest.mark.parametrize("damage", ["columns", "kind"])

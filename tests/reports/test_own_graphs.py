@@ -9,6 +9,7 @@ from report_runs import DEFENSES, PROTOCOLS, make_cell
 
 from fglaudit.finding import CellRecord, Status
 from fglaudit.reports.achieved import achieved, briefly
+from fglaudit.reports.answers import AnswerWord
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import summarize
@@ -35,7 +36,7 @@ def test_where_a_guess_is_right_already_the_reason_is_that_and_no_defense_elsewh
     idle = make_cell(PROTOCOLS[2], DEFENSES[2], 0, observers=[1])
     refused = tuple(replace(f, accuracy=None, reason="noise on it protects nothing") for f in idle.findings)
     [observer] = judged(guessed, replace(idle, findings=refused)).observers
-    assert (observer.word, observer.level) == ("not tested", "unknown")
+    assert observer.word == AnswerWord.NOT_TESTED
     assert "a guess without any message is right already" in observer.headline
     assert "4 comparisons" in observer.detail and "protects nothing" not in observer.detail
     assert "unknown" not in observer.detail

@@ -27,6 +27,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.finding import Status
 from fglaudit.quantities import QUANTITIES
 from fglaudit.reports import write_report
+from fglaudit.reports.answers import AnswerWord
 from fglaudit.reports.formats.pages import natural
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.numbers import decimal, percent, percent_spread, size
@@ -117,7 +118,7 @@ def test_worst_leak_is_named_per_observer(demo: Path) -> None:
     by_observer = {item.observer: item for item in verdict.observers}
     assert set(by_observer) == set(OBSERVERS)
     client = by_observer["client:each", ""]
-    assert client.level == "leak"
+    assert client.word is AnswerWord.LEAKS
     assert re.match(
         r"Gets 6\d\.\d.% of its neighbours.s? rows exact \(a guess: 0.%\), F1 0\.\d\d \(0\.15\)\.",
         client.headline,

@@ -9,8 +9,7 @@ from fglaudit.empirical.fields.examined import Examined
 from fglaudit.empirical.fields.forced_replay import kinds
 from fglaudit.empirical.fields.moves import PRESENCE
 from fglaudit.facts import Field, Unstated
-from fglaudit.finding import UNSTATED
-from fglaudit.guarantees import Audit, FieldState, Outcome
+from fglaudit.guarantees import UNSTATED_CHANGE, Audit, FieldState, Outcome, Protection
 from fglaudit.interfaces import Guarantee
 from fglaudit.payloads import Payload
 from fglaudit.privacy.accounted import Accounted
@@ -49,7 +48,8 @@ def unreplayed_states(
     found = []
     for sent in counted.sent:
         for name in sent.fields:
-            words = ("sealed", hidden) if sent.payload in sealed else ("nothing", f"sent in the clear; {why}")
+            in_clear = Protection.NOTHING, f"sent in the clear; {why}"
+            words = (Protection.SEALED, hidden) if sent.payload in sealed else in_clear
             found += [FieldState(side, sent.payload, name, *words) for side in _sides(sent)]
     return tuple(found)
 
@@ -80,14 +80,13 @@ def field_states(
         state, reason = _state(kind, kind in reached, seen, accounted, trusted, sealed, hidden)
         sides = _sides(counted.of(kind[0], by_server=kind[1]))
         found += [FieldState(side, kind[0], kind[2], state, reason) for side in sides]
-    words = (
-        ("nothing", "reported accuracies move when a record is replaced")
-        if seen.accuracy
-        else ("not seen to move", "training was replayed to its end")
-        if seen.trace.accuracy is not None
-        # Every training reports accuracies: an alarm that each run has would not be read.
-        else ("nothing", f"nothing is stated about reported accuracies; the first {seen.rounds} rounds were replayed")
-    )
+    if seen.accuracy:
+        words = Protection.NOTHING, "reported accuracies move when a record is replaced"
+    elif seen.trace.accuracy is not None:
+        words = Protection.STILL, "training was replayed to its end"
+    else:  # every training reports accuracies: an alarm that each run has would not be read
+        why = f"nothing is stated about reported accuracies; the first {seen.rounds} rounds were replayed"
+        words = Protection.NOTHING, why
     return (*found, FieldState("", REPORT, "accuracy", *words))
 
 
@@ -108,7 +107,7 @@ def after_unstated(
             ways += ("up",)
         value = state.field not in NO_VALUES
         if value and any(target.meets(state.payload, state.field, way) for target in fields for way in ways):
-            state = replace(state, state="unexamined", reason=f"{UNSTATED}: done to it is something that is not stated")
+            state = replace(state, state=Protection.UNEXAMINED, reason=UNSTATED_CHANGE)
         found.append(state)
     return tuple(found)
 
@@ -127,7 +126,7 @@ def _trusted(promise: Guarantee, counted: Counted, payload: str, by_server: bool
 
 def unchecked_state(why: str) -> FieldState:
     """Return the state that everything is in where the protocol was seen to break a rule, or could not be checked."""
-    return FieldState(EVERYBODY, PROTOCOL, "rules", "unexamined", why)
+    return FieldState(EVERYBODY, PROTOCOL, "rules", Protection.UNEXAMINED, why)
 
 
 def _sealing_words(audits: Sequence[Audit]) -> str:
@@ -149,26 +148,26 @@ def _state(
     trusted: bool,
     sealed: Collection[str],
     hidden: str,
-) -> tuple[str, str]:
+) -> tuple[Protection, str]:
     """Return state and reason of one field."""
     payload, by_server, name = kind
     if payload in sealed and _is_value(payload, name, seen):
-        return "sealed", hidden
+        return Protection.SEALED, hidden
     if kind in seen.same.fields:
-        return "unexamined", "differs between two replays with equal draws, so what moves it cannot be told"
+        return Protection.UNEXAMINED, "differs between two replays with equal draws, so what moves it cannot be told"
     if (why := seen.moved.get(kind)) is not None:
-        return "nothing", f"moves with {why}" + ("; the server is trusted with it" if trusted else "")
+        return Protection.NOTHING, f"moves with {why}" + ("; the server is trusted with it" if trusted else "")
     parts = accounted.mechanisms if isinstance(accounted, Accounted) else ()
     for part in parts:
         if (part.payload, part.by_server) == (payload, by_server) and _is_value(payload, name, seen):
-            return "covered", f"{part.distribution} noise of scale {part.scale:.4g} on it"
+            return Protection.COVERED, f"{part.distribution} noise of scale {part.scale:.4g} on it"
     if not reached:
-        return "unexamined", f"not made in the first {seen.rounds} rounds, which were replayed"
+        return Protection.UNEXAMINED, f"not made in the first {seen.rounds} rounds, which were replayed"
     if any(part.payload == "rows" for part in parts):
-        return "covered", "made of rows that are random before use"
+        return Protection.COVERED, "made of rows that are random before use"
     if any(part.payload == "gradients" for part in parts) and payload == "ModelUpdate" and name != PRESENCE:
-        return "covered", "made of gradients with noise"
-    return "not seen to move", f"{seen.pairs} records replaced, what was released with noise held fixed"
+        return Protection.COVERED, "made of gradients with noise"
+    return Protection.STILL, f"{seen.pairs} records replaced, what was released with noise held fixed"
 
 
 def _is_value(payload: str, name: str, seen: Examined) -> bool:

@@ -14,9 +14,8 @@ from fglaudit.execution.folder.plan import Planned, plan_from_json, plan_to_json
 from fglaudit.execution.folder.run_folder import READ, run_folder
 from fglaudit.execution.folder.stored_record import Made, damaged, parse_record
 from fglaudit.files.own import DamagedError, read_own, read_stamped, stamped
-from fglaudit.finding import CellRecord, Finding, Status
+from fglaudit.finding import NOT_RUN, CellRecord, Finding, Status
 
-NOT_RUN = "not run: the suite stopped before this cell; the same run command continues it"
 OTHER = ValueError("it was made with other data, threads or versions than this run")
 _AGAIN = "run the suite again into the folder"
 

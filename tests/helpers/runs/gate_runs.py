@@ -12,11 +12,11 @@ from report_runs import make_cell, store
 
 from fglaudit.cli import main
 from fglaudit.finding import CellRecord, Finding, Status
-from fglaudit.guarantees import FieldState, Verdict, Word
+from fglaudit.guarantees import FieldState, Protection, Verdict, Word
 
 FEDGCN: tuple[str, dict[str, Any], float] = ("fedgcn", {"hops": 1, "rounds": 100}, 0.812)
 NOISE: tuple[str, dict[str, Any]] = ("gaussian", {"epsilon": 8.0, "delta": 1e-5})
-EXAMINED = (FieldState("", "NeighborSums", "sums", "attacked", "subset-sum read it"),)
+EXAMINED = (FieldState("", "NeighborSums", "sums", Protection.ATTACKED, "subset-sum read it"),)
 GOOD = Verdict(
     Word.VERIFIED,
     "by facts and counted releases",
