@@ -138,7 +138,7 @@ def _dry_run(
         SystemExit: with the code of failed cells where some would fail.
     """
     from fglaudit.execution.display import print_plan, say
-    from fglaudit.execution.dry_run import FAILS, opened
+    from fglaudit.execution.dry_run import opened
     from fglaudit.execution.folder.growing import check_goes_on
     from fglaudit.suite.cell import UNKNOWN_HASH
 
@@ -150,8 +150,8 @@ def _dry_run(
     fails = False
     with _copy_named(name):
         for line in opened(suite, estimates=estimates):
-            say(screen, line)
-            fails |= line.startswith(FAILS)
+            say(screen, line.text)
+            fails |= line.fails
     if fails:
         _say_how_to_copy(screen, name)
         raise SystemExit(int(ExitCode.FAILED))

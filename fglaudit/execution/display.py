@@ -27,7 +27,7 @@ from fglaudit.execution.engines.worker import Task, phase
 from fglaudit.execution.failures import Causes
 from fglaudit.execution.folder.stored_run import read_record
 from fglaudit.finding import CellRecord, Status
-from fglaudit.suite.cell import Cell, arguments, dataset_name
+from fglaudit.suite.cell import Cell, arguments, dataset_arguments, dataset_name
 from fglaudit.suite.suite import Suite
 
 
@@ -38,15 +38,16 @@ def say(console: Console, text: str) -> None:
 
 def cell_label(cell: Cell) -> str:
     """Return the cell in a few words: ``cora dirichlet(...) fedgcn(hops=1) none seed 0``."""
-    protocol, defense = (
+    dataset, protocol, defense = (
         f"{name}({args})" if args else name
         for name, args in (
+            (dataset_name(cell.dataset), dataset_arguments(cell.dataset)),
             (cell.protocol.name, arguments(cell.protocol)),
             (cell.defense.name, arguments(cell.defense)),
         )
     )
     active = "" if cell.behaviour is None else f" rules broken by {cell.server}"
-    return f"{dataset_name(cell.dataset)} {arguments(cell.partition)} {protocol}{active} {defense} seed {cell.seed}"
+    return f"{dataset} {arguments(cell.partition)} {protocol}{active} {defense} seed {cell.seed}"
 
 
 def counts(record: CellRecord) -> str:

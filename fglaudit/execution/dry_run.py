@@ -8,6 +8,7 @@ split suits it nor trained.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 from fglaudit.datasets import DatasetSpec
 from fglaudit.datasets.size import expected_size, in_words
@@ -24,8 +25,16 @@ from fglaudit.rng import derive
 from fglaudit.suite.cell import arguments
 from fglaudit.suite.suite import Suite
 
-FAILS = "will fail: "
-"""How a line about cells that cannot be computed begins."""
+
+class Line(NamedTuple):
+    """A line of a dry run, and whether it is about cells that cannot be computed."""
+
+    text: str
+    fails: bool = False
+
+
+def _fails(where: str) -> Line:
+    return Line(f"will fail: {where}", fails=True)
 
 
 HEADING = (
@@ -35,7 +44,7 @@ HEADING = (
 )
 
 
-def opened(suite: Suite, *, estimates: bool = True) -> Iterator[str]:
+def opened(suite: Suite, *, estimates: bool = True) -> Iterator[Line]:
     """Load every data set, split it by every partition with the first seed, and yield a line for each, and for every
     protocol that cannot use a split; then, unless ``estimates`` says no, what every setting will take.
 
@@ -44,28 +53,32 @@ def opened(suite: Suite, *, estimates: bool = True) -> Iterator[str]:
     """
     found = check_data(suite)
     for note in found.notes:
-        yield f"note: {note}"
+        yield Line(f"note: {note}")
     for number, spec in enumerate(suite.datasets):
         name = spec.path or spec.name
         if spec.name in LARGE or spec in found.too_large:
             why = found.too_large.get(spec)
-            yield f"{FAILS}datasets[{number}]: {why}" if why else f"not opened: {name}, {expected_size(spec)}"
+            not_opened = Line(f"not opened: {name}, {expected_size(spec)}")
+            yield _fails(f"datasets[{number}]: {why}") if why else not_opened
             continue
         graph = spec.load()
         edges = graph.edge_index.shape[1] // 2
-        yield f"opened: {name}, {graph.num_nodes} nodes, {counted(edges, 'edge')}, {expected_size(spec)} of memory"
+        size = f"{graph.num_nodes} nodes, {counted(edges, 'edge')}, {expected_size(spec)} of memory"
+        yield Line(f"opened: {name}, {size}")
         for i, partition in enumerate(suite.partitions):
             where = f"datasets[{number}], partitions[{i}]"
             try:
                 split = partition.apply(graph, spec, derive(suite.seeds[0], "partition"))
             except FglauditError as error:
-                yield f"{FAILS}{where}: {error}"
+                yield _fails(f"{where}: {error}")
                 continue
-            yield from (f"{FAILS}{where}, {why}" for why in _unfit(split, suite.protocols))
+            yield from (_fails(f"{where}, {why}") for why in _unfit(split, suite.protocols))
             sizes = [len(nodes) for nodes in split.clients]
-            yield f"  {arguments(partition)}: {counted(len(sizes), 'client')} of {_from_to(sizes)}"
+            yield Line(f"  {arguments(partition)}: {counted(len(sizes), 'client')} of {_from_to(sizes)}")
     if estimates:
-        yield from _foretold(suite, {spec for spec in suite.datasets if spec.name in LARGE or spec in found.too_large})
+        yield from map(
+            Line, _foretold(suite, {spec for spec in suite.datasets if spec.name in LARGE or spec in found.too_large})
+        )
 
 
 def _unfit(split: FederatedGraph, protocols: Sequence[FederatedProtocol]) -> Iterator[str]:

@@ -42,7 +42,7 @@ def failures_table(rows: Sequence[Finding]) -> Table:
     counted: dict[str, int] = defaultdict(int)
     for row in rows:
         by_reason[row.reason][row.cell] = (
-            f"{row.cell} {row.dataset} {_call(row.protocol, row.protocol_args)},"
+            f"{row.cell} {_call(row.dataset, row.dataset_args)}, {_call(row.protocol, row.protocol_args)},"
             f" {_call(row.defense, row.defense_args)}, seed {row.seed}"
         )
         counted[row.reason] += 1

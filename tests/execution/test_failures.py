@@ -38,3 +38,10 @@ def test_causes_that_differ_are_all_said(tmp_path: Path) -> None:
     assert said.count("the loss is not finite") == 1
     table = printed(records)
     assert table.count("the loss is not finite") == 1 and records[1].cell in table and "more" not in table
+
+
+def test_two_failed_graphs_of_one_name_are_named_apart(tmp_path: Path) -> None:
+    graphs = [{"name": "csbm", "csbm": {"nodes": nodes, "edges": 120}} for nodes in (60, 90)]
+    records, _ = run(suite(datasets=graphs), tmp_path, always)
+    table = printed(records)
+    assert "csbm nodes=60" in table and "csbm nodes=90" in table
