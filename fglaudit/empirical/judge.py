@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from threadpoolctl import threadpool_limits
@@ -113,20 +113,13 @@ def judge(
     if isinstance(accounted, Accounted):
         prepared, found = _replayed(protocol, graph, defense, facts, promise, accounted, seed=seed, device=device)
         audits += found
-    if any(change.merges for change in unstated):
-        audits = [_against_facts_alone(audit, _MERGED) for audit in audits]
-    elif (
-        unstated
-        and all(_has_noise(change, facts) for change in unstated)
-        and any(_against_facts_alone(audit, "") is not audit for audit in audits)
-        and isinstance(accounted, Accounted)
-        and prepared is not None
-        and _noise_first(prepared, accounted, clients_of(protocol, graph), seed)
-    ):
-        audits = [_against_facts_alone(audit, _AFTERWARDS) for audit in audits]
-        audits[0] = dataclasses.replace(
-            audits[0], detail=f"{_AFTERWARDS}: say in a fact what that is; {audits[0].detail}"
-        )
+
+    def noise_comes_first() -> bool:
+        if prepared is None or not isinstance(accounted, Accounted):
+            return False
+        return _noise_first(prepared, accounted, clients_of(protocol, graph), seed)
+
+    audits = _not_blamed(audits, unstated, facts, noise_comes_first)
     left = copies + _uncovered(seen, promise, sealed)
     verdict = _weighed(verdict_of(promise, accounted, audits, left=left, sealed=sealed), graph.num_nodes)
     labels = label_states(protocol, graph, defense, context, counted, verdict, seed=seed, device=device)
@@ -152,6 +145,26 @@ def _facts_audit(unstated: Sequence[Unstated]) -> Audit:
         return Audit("facts", Outcome.PASSED, "facts explain all that the defense changed")
     words = "; ".join(f"{change.target}: {change.why}" for change in unstated[:3])
     return Audit("facts", Outcome.UNTESTED, f"what the defense does is not stated: {words}")
+
+
+def _not_blamed(
+    audits: list[Audit], unstated: Sequence[Unstated], facts: Sequence[Fact], noise_comes_first: Callable[[], bool]
+) -> list[Audit]:
+    """Return ``audits`` without the refutations that only say that more is done than facts state, where that hides no
+    less: values are merged, or noisy ones are changed.
+
+    Args:
+        noise_comes_first: whether what is not stated is done to noisy values alone; asked where it matters, as it takes
+            replays.
+    """
+    if any(change.merges for change in unstated):
+        return [_against_facts_alone(audit, _MERGED) for audit in audits]
+    excused = [_against_facts_alone(audit, _AFTERWARDS) for audit in audits]
+    after_noise = bool(unstated) and all(_has_noise(change, facts) for change in unstated)
+    if excused == audits or not after_noise or not noise_comes_first():
+        return audits
+    first = dataclasses.replace(excused[0], detail=f"{_AFTERWARDS}: say in a fact what that is; {excused[0].detail}")
+    return [first, *excused[1:]]
 
 
 def _against_facts_alone(audit: Audit, why: str) -> Audit:
