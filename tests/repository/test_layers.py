@@ -119,6 +119,7 @@ def test_nothing_was_left_at_the_top() -> None:
         "LICENSE",
         "Makefile",
         "README.md",
+        "SECURITY.md",
         "mkdocs.yml",
         "pyproject.toml",
     }
