@@ -159,6 +159,11 @@ class Finding:
         return tuple(self.adapted.removeprefix(_UNADAPTED).split(", ")) if self.adapted.startswith(_UNADAPTED) else ()
 
     @property
+    def sealed(self) -> bool:
+        """Whether the observer was sent what the attack reads as ciphertexts, without a key."""
+        return SEALED in self.reason
+
+    @property
     def raised(self) -> str:
         """The reason, where the attack could not be asked through the weakened defense since something raised."""
         return self.reason if RAISED in self.reason else ""

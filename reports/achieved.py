@@ -39,18 +39,21 @@ def achieved(leak: Leak) -> str:
 
 
 def briefly(leak: Leak) -> str:
-    """Return the same in a few words: of feature rows the share that is exact, else the metric beside a guess's; the
-    metric too where it is one of its own, such as rows up to a factor, since nothing else says what leaks then."""
+    """Return the same in a few words: of feature rows the share that is exact where a guess has fewer, else the metric,
+    each beside a guess's; the metric too where it is one of its own, such as rows up to a factor, since nothing else
+    says what leaks then."""
     exact = leak.mean("exact_rate") if leak.quantity == FEATURES else None
-    if exact is not None and (own := _own_metric(leak)):
-        return f"{percent(exact)} exact, {own}"
-    if exact:
-        return f"{percent(exact)} exact"
+    guess = leak.mean("control_exact_rate") or 0.0
+    share = "" if exact is None else f"{percent(exact)} exact ({percent(guess)})" if exact else "0 % exact"
+    if share and (own := _own_metric(leak)):
+        return f"{share}, {own}"
+    if exact and exact > guess:
+        return share
     metric, value, control = leak.metric, leak.mean("value"), leak.mean("control")
     if near := closeness(leak) if leak.quantity == FEATURES else []:
         metric, value, control = near[0], leak.mean(near[0]), leak.mean(f"control_{near[0]}")
     figure = f"{metric_name(metric)} {reading(metric, value)} ({reading(metric, control)})"
-    return figure if exact is None else f"0 % exact, {figure}"
+    return f"{share}, {figure}" if share else figure
 
 
 def why_so(answer: Answer) -> str:

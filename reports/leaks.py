@@ -190,6 +190,11 @@ class Leak:
         """What was done to the messages that the attack does not allow for."""
         return tuple(dict.fromkeys(name for finding in self.findings for name in finding.unadapted))
 
+    @property
+    def sealed(self) -> bool:
+        """Whether the observer was sent what the attack reads as ciphertexts, without a key."""
+        return any(finding.sealed for finding in self.findings)
+
     @cached_property
     def raised(self) -> tuple[str, ...]:
         """Why it could not be asked through the weakened defense, where something raised."""

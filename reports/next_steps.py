@@ -87,10 +87,10 @@ def _seeds(found: Sequence[Answer], settings: Sequence[Setting]) -> list[str]:
 def _other_attacks(found: Sequence[Answer]) -> list[str]:
     """Return what else to attack with where no attack that was tried can show that nothing leaks."""
     open_ = [a for a in found if a.word is AnswerWord.NOT_SHOWN and not any(leak.reassures for leak in a.leaks)]
-    unable = [leak for answer in open_ for leak in answer.leaks]
+    unable = [leak for answer in open_ for leak in answer.leaks if leak.measured]
     steps = []
     if facts := not_allowed_for(unable):
-        about = [a.quantity for a in open_ if not_allowed_for(a.leaks)]
+        about = [leak.quantity for leak in unable if not_allowed_for([leak])]
         names = few(dict.fromkeys(quantity_name(quantity) for quantity in about))
         steps.append(
             f"Attack with something that allows for what was done to messages ({few(facts)}): the attacks here on"

@@ -23,7 +23,7 @@ def report(
     from fglaudit.execution.folder.run_folder import READ, run_folder
     from fglaudit.execution.folder.stored_run import failed_rows
     from fglaudit.files.own import check_writable
-    from fglaudit.reports.formats.png import MISSING, draws
+    from fglaudit.reports.formats.png import missing
     from fglaudit.reports.numbers import plural
     from fglaudit.run import OUTPUTS, write_outputs
 
@@ -33,11 +33,12 @@ def report(
     run = write_outputs(directory)
     for name in OUTPUTS:
         print(directory / name)
-    for suffix in (".svg", ".png") if draws() else (".svg",):
+    lacks = missing()
+    for suffix in (".svg",) if lacks else (".svg", ".png"):
         for path in sorted(directory.glob(f"figure-*{suffix}")):
             print(path)
-    if not draws():
-        print(f"note: {MISSING}", file=sys.stderr)
+    if lacks:
+        print(f"note: {lacks}", file=sys.stderr)
     if failed := {row.cell for row in failed_rows(run.cells)}:
         print(f"note: {plural(len(failed), 'cell')} failed or not run; the report lists them", file=sys.stderr)
     # The report of an unfinished run is a report: that its cells failed was the run's to say.

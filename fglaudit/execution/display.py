@@ -90,10 +90,10 @@ class PlainProgress(Listener):
             say(self.console, f"    failed: {reason}")
 
     def _left(self, now: float) -> str:
-        """Return how long the rest takes if all of it is measured; nothing is known before a cell was."""
+        """Return how long the rest takes at the pace of the cells that were measured; empty before one was."""
         if not self.measured or self.done >= self.total:
             return ""
-        return f", at most about {(now - self.begin) / self.measured * (self.total - self.done):.0f} s left"
+        return f", about {(now - self.begin) / self.measured * (self.total - self.done):.0f} s left at this pace"
 
     def checked(self, running: Sequence[Running]) -> None:
         if time.monotonic() - self.said < QUIET_SECONDS:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import attrgetter
 
-from fglaudit.finding import SEALED
 from fglaudit.reports.answers import AnswerWord, answers, applies
 from fglaudit.reports.choosing.bought import chance, costs_nothing, gains
 from fglaudit.reports.choosing.choice import Confirmations
@@ -98,7 +97,7 @@ def _in_part(bare: Setting, mine: Sequence[Setting], held: Sequence[Setting], la
     said = []
     for setting in (s for s in mine if s is not bare and s not in held):
         about = [a for a in answers([setting]) if a.quantity == FEATURES and a.observer in reads]
-        blind = [a for a in about if a.word is AnswerWord.NOT_TESTED and SEALED in a.reason]
+        blind = [a for a in about if a.word is AnswerWord.NOT_TESTED and any(leak.sealed for leak in a.leaks)]
         words = [
             f"{observer_label(a.observer)}: {'ciphertexts only' if a in blind else a.word.value}"
             for a in about

@@ -81,9 +81,13 @@ class Place:
             yield table
 
     def feature_notes(self) -> Iterator[str]:
-        """Yield what accuracies are compared with, and why words about feature rows are neither "leaks" nor "held"."""
+        """Yield what figures are compared with, and why words about feature rows are neither "leaks" nor "held"."""
         levels = [level for setting in self.settings if (level := chance(setting)) is not None]
         controls = list(dict.fromkeys(gain.control for gain in self.bought.values()))
+        if any(answer.leak is not None for answer in self.answers):
+            yield "exact: every entry of a row is right and given to its node; in brackets: a guess without messages"
+        if any(len(setting.per_seed("accuracy")) > 1 for setting in self.settings):
+            yield "\N{PLUS-MINUS SIGN}: standard deviation over seeds"
         if levels:
             yield f"chance: {percent(levels[0])}, by always naming the largest class"
         if controls:

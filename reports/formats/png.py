@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import functools
 
-MISSING = "figures as PNG need resvg-py, and a font; the SVG files are there; run: pip install 'fglaudit[png]'"
 _ZOOM = 2.0
 _OPEN = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">'
 _EMPTY, _LETTER = (f'{_OPEN}<text y="15" font-family="sans-serif">{text}</text></svg>' for text in ("", "M"))
 
 
 @functools.cache
-def draws() -> bool:
-    """Whether PNG files can be drawn here: the package is installed, and finds a font to write with."""
+def missing() -> str:
+    """Return what PNG files lack here, the package or a font to write with, and what to do; empty if nothing."""
     try:
         import resvg_py  # noqa: F401
     except ImportError:
-        return False
-    return png(_LETTER) != png(_EMPTY)
+        return "figures as PNG need resvg-py; the SVG files are there; run: pip install 'fglaudit[png]'"
+    if png(_LETTER) != png(_EMPTY):
+        return ""
+    return (
+        "figures as PNG need a font, and none is installed; the SVG files are there; run e.g.: apt install"
+        " fonts-dejavu-core"
+    )
+
+
+def draws() -> bool:
+    """Whether PNG files can be drawn here."""
+    return not missing()
 
 
 def png(svg: str) -> bytes:

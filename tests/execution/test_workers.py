@@ -189,7 +189,7 @@ def test_what_is_left_is_reckoned_by_cells_that_were_measured(monkeypatch: pytes
             task, dataclasses.replace(record, findings=(dataclasses.replace(record.findings[0], status=status),))
         )
     first, second, third = text.getvalue().splitlines()
-    assert "left" not in first + second and third.endswith("(58.0 s, at most about 420 s left)")
+    assert "left" not in first + second and third.endswith("(58.0 s, about 420 s left at this pace)")
 
 
 def test_a_worker_is_ready_soon_because_libraries_of_few_cells_wait() -> None:

@@ -9,6 +9,7 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from xml.etree import ElementTree
 
@@ -20,6 +21,7 @@ from fglaudit.cli import main
 from fglaudit.execution.folder.csv_files import write_findings
 from fglaudit.finding import COLUMNS
 from fglaudit.reports import write_report
+from fglaudit.reports.formats import png as png_format
 from fglaudit.reports.formats.console import print_answers
 from fglaudit.reports.formats.figure_files import STYLE
 from fglaudit.reports.formats.latex import latex
@@ -196,7 +198,7 @@ def test_figures_as_png_are_drawn_where_that_is_possible(
         width, height = (int.from_bytes(drawn[at : at + 4], "big") for at in (16, 20))
         drawing = ElementTree.fromstring((demo / "figure-1.svg").read_text("utf-8"))
         assert (width, height) == (2 * int(drawing.attrib["width"]), 2 * int(drawing.attrib["height"]))
-    draws.cache_clear()
+    png_format.missing.cache_clear()
     monkeypatch.setitem(sys.modules, "resvg_py", None)
     records = make_run(seeds=(0,))[:3]
     folder = store(tmp_path / "run", records, plan=records)
@@ -207,7 +209,7 @@ def test_figures_as_png_are_drawn_where_that_is_possible(
     said = capsys.readouterr()
     assert str(folder / "figure-1.svg") in said.out and "pip install 'fglaudit[png]'" in said.err
     assert (folder / "figure-1.png").read_text() == "somebody's own"
-    draws.cache_clear()
+    png_format.missing.cache_clear()
 
 
 def test_latex_escapes_everything() -> None:
@@ -221,3 +223,16 @@ def test_tables_for_papers_are_whole(demo: Path) -> None:
     assert text.count(r"\begin{longtable}") == text.count(r"\end{longtable}") == 1
     rows = [line for line in text.splitlines() if line.endswith(r"\\") and "&" in line]
     assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {8}  # 6 columns and 3 observers
+
+
+def test_what_pictures_lack_is_said_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package that is there is not asked for again: then no font was found."""
+    monkeypatch.setattr(png_format, "png", lambda svg: b"")
+    missing = png_format.missing.__wrapped__
+    monkeypatch.setitem(sys.modules, "resvg_py", ModuleType("resvg_py"))
+    assert "font" in missing() and "pip install" not in missing()
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    assert "pip install 'fglaudit[png]'" in missing()
+    monkeypatch.setattr(png_format, "png", lambda svg: svg.encode())
+    monkeypatch.setitem(sys.modules, "resvg_py", ModuleType("resvg_py"))
+    assert missing() == ""
