@@ -135,7 +135,9 @@ def _unusable(error: OSError, given: Sequence[str]) -> int:
 def _say_stopped(given: Sequence[str]) -> None:
     """Say that the command was interrupted; one that has said so itself ends by ``SystemExit``."""
     again = shlex.join(["fglaudit", *given])
-    print(f"\nstopped; to start again, or go on from what is kept: {again}", file=sys.stderr)
+    print(
+        f"\nstopped; to start again, or go on from what was kept (a run keeps finished cells): {again}", file=sys.stderr
+    )
 
 
 def _say(error: FglauditError, arguments: Sequence[str]) -> None:

@@ -167,18 +167,24 @@ def _known() -> frozenset[str]:
 
 
 def _unexamined(settings: Sequence[Setting], labels: Labels) -> list[str]:
-    where: dict[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    where: dict[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], bool], list[str]] = {}
     for setting in settings:
         for observers, names in _by_observers(setting).items():
             shown = _shown_by_others(setting, observers)
-            where.setdefault((observers, tuple(names), shown), []).append(labels.told(setting))
-    return [
-        f"UNEXAMINED: towards {' and '.join(map(_who, observers))} no working attack here that allows for the defense"
-        f" reads {few(names)}, and no guarantee covers {'it' if len(names) == 1 else 'them'}: what leaks there"
-        f"{f', beyond what {few(shown)} shows,' * bool(shown)} is not known. Settings:"
-        f" {few(list(dict.fromkeys(places)), sep='; ')}."
-        for (observers, names, shown), places in where.items()
-    ]
+            defended = setting.first.defense != "none"
+            where.setdefault((observers, tuple(names), shown, defended), []).append(labels.told(setting))
+    lines = []
+    for (observers, fields, others, defended), places in where.items():
+        allows = " that allows for the defense" if defended else ""
+        covers = "it" if len(fields) == 1 else "them"
+        beyond = f", beyond what {few(others)} shows," if others else ""
+        told = " and ".join(map(_who, observers))
+        lines.append(
+            f"UNEXAMINED: towards {told} no working attack here{allows} reads {few(fields)},"
+            f" and no guarantee covers {covers}: what leaks there{beyond} is not known. Settings:"
+            f" {few(list(dict.fromkeys(places)), sep='; ')}."
+        )
+    return lines
 
 
 def _shown_by_others(setting: Setting, observers: Sequence[str]) -> tuple[str, ...]:

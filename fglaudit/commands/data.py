@@ -43,8 +43,8 @@ def data_check(
     from fglaudit.datasets.root import CHECKSUMS, find_root
 
     for name in names or ():
-        if name not in (known := [*DESCRIPTIONS, *ALIASES]):
-            raise unknown("data set", name, known)
+        if name not in DESCRIPTIONS and name not in ALIASES:
+            raise unknown("data set", name, DESCRIPTIONS)
     interrupt()
     folder = find_root(str(root) if root else None, (names or ["a data set"])[0])
     for name, status in check_root(folder):

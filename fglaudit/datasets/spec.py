@@ -80,7 +80,7 @@ class DatasetSpec(CheckedFields):
                 " fglaudit import makes an .npz of them"
             )
         if self.name not in DESCRIPTIONS:
-            raise unknown("data set", self.name, [*DESCRIPTIONS, *ALIASES], "fglaudit list datasets")
+            raise unknown("data set", self.name, DESCRIPTIONS, "fglaudit list datasets")
         require_known(self, features=FEATURES, split=SPLITS, component=COMPONENTS)
         if (self.name == "npz") != (self.path is not None):
             raise FglauditError(

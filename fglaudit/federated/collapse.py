@@ -12,6 +12,7 @@ from fglaudit.interfaces import FederatedProtocol
 from fglaudit.interfaces.outcomes import Trained
 from fglaudit.partition.facts import tested_labels
 
+UNDEFENDED = "none"
 DEVIATIONS = 2.0
 """Of the share of right answers that a constant guess has on so many test nodes, drawn anew."""
 HARDLY = 0.025
@@ -22,12 +23,17 @@ MISSING = 1 / 3
 """Share of the classes that are hardly ever named from which there is a note."""
 
 
-def collapsed(protocol: FederatedProtocol, trained: Trained, graph: FederatedGraph) -> tuple[str, ...]:
+def collapsed(
+    protocol: FederatedProtocol, trained: Trained, graph: FederatedGraph, defense: str = UNDEFENDED
+) -> tuple[str, ...]:
     """Return a note where the accuracy over the whole test set is within chance of the share of its largest class, or
     below, or where a third of the classes is hardly ever named right; nothing where there are no test nodes, or nodes
     of one class alone.
 
     The note has no figures of the run, so that equal ones of many cells are counted as one; the accuracy is a column.
+
+    Args:
+        defense: the name of what was done to messages, which may be the cause.
     """
     labels = tested_labels(graph)
     accuracy = trained.whole_test_set
@@ -42,7 +48,13 @@ def collapsed(protocol: FederatedProtocol, trained: Trained, graph: FederatedGra
         what = "a third of the classes or more are hardly ever named right"
     else:
         return ()
-    return (f"{type(protocol).name}: training collapsed or is too short: {what}; {_remedy(protocol)}",)
+    name = type(protocol).name
+    if defense == UNDEFENDED:
+        return (f"{name}: training collapsed or is too short: {what}; {_remedy(protocol)}",)
+    return (
+        f"{name} with {defense}: training collapsed: {what}; where {name} trains without it, {defense} is the cause:"
+        f" make it weaker; else {_remedy(protocol)}",
+    )
 
 
 def balanced_accuracy(trained: Trained, graph: FederatedGraph) -> float | None:

@@ -23,6 +23,7 @@ from fglaudit.errors import FglauditError, shown, unknown
 from fglaudit.files import limits, plain_words
 from fglaudit.files.user import read_text, user_path
 from fglaudit.quantities import QUANTITIES
+from fglaudit.reports.wording.names import quantity_name
 from fglaudit.suite.yaml_text import read_yaml
 
 MOST_DELTA = 1e-5
@@ -202,7 +203,9 @@ def _checked(policy: Policy) -> Policy:
             )
         for name, want in quantities.items():
             if name not in QUANTITIES:
-                raise FglauditError(f"observers.{observer}: {unknown('quantity', name, QUANTITIES)}")
+                key = next((key for key in QUANTITIES if quantity_name(key) == name), "")
+                written = f"; a policy writes {key} for {name!r}" if key else ""
+                raise FglauditError(f"observers.{observer}: {unknown('quantity', name, QUANTITIES)}{written}")
             if want.advantage_high is None and want.verdict is None:
                 raise FglauditError(
                     f"observers.{observer}.{name}: a threshold is needed; got none; write advantage_high: 0.05 or"

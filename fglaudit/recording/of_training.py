@@ -119,7 +119,7 @@ def record_training(
         partition={},
         notes=(
             *trained.notes,
-            *collapsed(protocol, trained, graph),
+            *collapsed(protocol, trained, graph, type(defense).name),
             *conduct.remarks(trained),
             *(_out_of_reach(verdict) if empirical else ()),
         ),

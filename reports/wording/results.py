@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fglaudit.reports.leaks import NEGLIGIBLE, Leak
 from fglaudit.reports.numbers import count, decimal, plural
-from fglaudit.reports.wording.names import reading
+from fglaudit.reports.wording.names import metric_name, reading
 from fglaudit.scoring.clusters import TOO_FEW
 
 
@@ -17,7 +17,7 @@ def deed(leak: Leak) -> str:
         "label-distributions": f"infers how other clients' labels are distributed with an overlap of {value}",
         "edges": f"tells neighbours from other pairs of nodes with AUC {value}",
         "node-owner": f"tells which client holds a known node with AUC {value}",
-        "linkage": f"recognises a client's messages under changing pseudonyms with AUC {value}",
+        "linkage": f"would recognise a client's messages if senders were hidden, with AUC {value}",
         "global-nodes": f"takes the noise off the clients' global nodes up to a cosine of {value}",
         "centroids": f"rebuilds the mean rows of the clients' clusters with a cosine of {value}",
         "neighboring-clients": f"tells which clients hold a neighbour of a node with AUC {value}",
@@ -74,9 +74,14 @@ def _rows_at_stake(parties: str) -> str:
 def interval_words(leak: Leak) -> str:
     """Advantage with its interval, and what kind of interval it is."""
     if leak.low is None or leak.high is None:
-        return f"advantage {decimal(leak.advantage)}, no interval"
+        return f"{_advantage(leak)}, no interval"
     kind = "95 % interval" if leak.estimate.shown else f"{TOO_FEW} for an interval, range"
-    return f"advantage {decimal(leak.advantage)}, {kind} {decimal(leak.low)} to {decimal(leak.high)}"
+    return f"{_advantage(leak)}, {kind} {decimal(leak.low)} to {decimal(leak.high)}"
+
+
+def _advantage(leak: Leak) -> str:
+    """The advantage and the metric that it is one in: figures of others stand beside it."""
+    return f"advantage in {metric_name(leak.metric)} {decimal(leak.advantage)}"
 
 
 def parties_words(leak: Leak) -> str:

@@ -39,6 +39,8 @@ def test_chance_is_two_deviations_wide(accuracy: float, noted: bool) -> None:
 
 def test_few_test_nodes_are_less_certain() -> None:
     few = graph(12)
+    (defended,) = collapsed(FedGCN(), trained(0.55), few, "gaussian")
+    assert defended.startswith("fedgcn with gaussian: training collapsed") and "gaussian is the cause" in defended
     assert collapsed(FedGCN(), trained(0.55), few) and not collapsed(FedGCN(), trained(0.55), graph())
 
 

@@ -16,6 +16,7 @@ WRONG = [
     ('observers: {"client:each": {feature: {verdict: held}}}', "did you mean 'features'"),
     ('observers: {"client:al": {features: {verdict: held}}}', "did you mean 'client:each'"),
     ("observers: {server: {edges: {verdict: held}}}", "quantity that an attack of this suite infers"),
+    ("observers: {server: {feature rows: {verdict: held}}}", "a policy writes features for 'feature rows'"),
     ("observers: {server: {features: {verdict: hold}}}", "verdict"),
     ("observers: {server: {features: {advantage: 0.1}}}", "did you mean 'advantage_high'"),
     ("observers: {server: {features: {advantage_high: 5}}}", "must be below 1"),

@@ -85,10 +85,14 @@ def test_an_alarm_names_the_observers_whom_no_attack_speaks_for(tmp_path: Path) 
     )
     cells = [replace(make_cell(p, DEFENSES[0], 0, observers=[0, 1]), fields=states) for p in PROTOCOLS[:2]]
     assert (
-        "UNEXAMINED: towards one client no working attack here that allows for the defense reads ModelUpdate.vector,"
+        "UNEXAMINED: towards one client no working attack here reads ModelUpdate.vector,"
         " and no guarantee covers it: what leaks there is not known. Settings: fedgcn hops=1, no defense; fedgcn"
         " hops=2, no defense."
     ) in " ".join(said(tmp_path, cells).split())
+    defended = replace(make_cell(PROTOCOLS[0], DEFENSES[1], 0, observers=[0, 1]), fields=states)
+    assert "no working attack here that allows for the defense reads" in " ".join(
+        said(tmp_path / "d", [defended]).split()
+    )
 
 
 def test_an_alarm_about_what_nobody_read_tells_what_an_attack_of_others_showed(tmp_path: Path) -> None:
