@@ -50,6 +50,8 @@ _KEPT = 1e-10
 _NOISE = 1e-9
 _CANDIDATES = 5
 """Entries fitted by least squares, as a multiple of the expected number of non-zero ones."""
+_REFITS = 2
+_RIDGE = 1e-6
 _LEAST_ENTRY = 0.15
 """Entries below this share of a row's largest are zero."""
 _SPARSE_UP_TO = 2
@@ -226,18 +228,41 @@ class _System:
             rows: first estimates, which select the entries [J, F].
             expected: expected number of non-zero entries of a row.
         """
-        features, directions = self.directions.shape
-        # Equations in as many directions as there are features need no sparse row: they determine every entry.
-        most = features if directions == features else min(int(_CANDIDATES * expected), directions // 2)
-        place = rows.topk(max(1, most), dim=1).indices
         root = self.precision.sqrt()
-        columns = (self.directions[place] * root).mT  # [J, d, n]
-        target = ((values @ self.project) * root).unsqueeze(2)
-        kept = torch.ones_like(place, dtype=torch.double)
-        solved = kept
-        for _ in range(3):
-            chosen = columns * kept.unsqueeze(1)
-            gram = chosen.mT @ chosen + torch.diag_embed(1e-6 + 1 - kept)
-            solved = torch.linalg.solve(gram, chosen.mT @ target).squeeze(2) * kept
-            kept = (solved > _LEAST_ENTRY * solved.amax(1, keepdim=True)).double()
-        return torch.zeros_like(rows).scatter(1, place, (solved * kept).clamp(min=0))
+        weights, target = self.directions * root, (values @ self.project) * root
+        if self.determines:  # every entry of any row, sparse or not, by one matrix that all rows share
+            gram = weights @ weights.T
+            gram.diagonal().add_(_RIDGE)
+            fitted: Tensor = torch.linalg.solve(gram, weights @ target.T).T
+        else:
+            most = max(1, min(int(_CANDIDATES * expected), weights.shape[1] // 2))
+            place = rows.topk(most, dim=1).indices
+            fitted = _fitted(weights, target, place, torch.ones_like(place, dtype=torch.bool))
+        for _ in range(_REFITS):
+            kept = _large(fitted)
+            width = max(1, int(kept.sum(1).max().item()))
+            if width > weights.shape[1] // 2:  # rows that are not sparse are as well off without
+                break
+            place = torch.where(kept, fitted, -1.0).topk(width, dim=1).indices
+            fitted = _fitted(weights, target, place, kept.gather(1, place))
+        return torch.where(_large(fitted), fitted, 0.0).clamp(min=0)
+
+
+def _large(fitted: Tensor) -> Tensor:
+    """Return which entries of rows [J, F] are not zero, as far as their size says."""
+    return fitted > _LEAST_ENTRY * fitted.amax(1, keepdim=True)
+
+
+def _fitted(weights: Tensor, target: Tensor, place: Tensor, used: Tensor) -> Tensor:
+    """Return the rows [J, F] with ``row @ weights`` nearest to ``target``, all entries but some being zero.
+
+    Args:
+        weights: [F, d].
+        target: [J, d].
+        place: entries that may differ from zero [J, n].
+        used: which of these may [J, n].
+    """
+    columns = weights[place].mT * used.unsqueeze(1)  # [J, d, n]
+    gram = columns.mT @ columns + torch.diag_embed(_RIDGE + (~used).double())
+    solved = torch.linalg.solve(gram, columns.mT @ target.unsqueeze(2)).squeeze(2) * used
+    return target.new_zeros(len(target), len(weights)).scatter(1, place, solved)
