@@ -53,12 +53,15 @@ def binary_system(equations: NeighborEquations) -> BinarySystem:
     room = equations.values + equations.tolerance
     needed = torch.nan_to_num(equations.coefficients, nan=0.0)
     blind = equations.coefficients.isnan()
+    clear = (equations.std == 0)[equations.rows, None]  # of a coefficient nobody knows, noise may hide a small one
     terms: list[tuple[Tensor, Tensor]] = []
     for start in range(0, features, _FEATURES_AT_ONCE):
         columns = slice(start, start + _FEATURES_AT_ONCE)
         entry = equations.values[equations.rows, columns]
         slack = equations.tolerance[equations.rows, columns]
-        excluded = torch.where(blind[:, None], entry <= slack, needed[:, None] > room[equations.rows, columns])
+        excluded = torch.where(
+            blind[:, None], clear & (entry <= slack), needed[:, None] > room[equations.rows, columns]
+        )
         excluded &= entry >= -slack  # no bits add up to less than zero: such an entry proves nothing
         zero = torch.zeros(equations.num_unknowns, excluded.shape[1], dtype=torch.int32, device=device)
         zero.index_add_(0, equations.columns, excluded.to(torch.int32))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from torch import Tensor
@@ -129,3 +131,14 @@ def test_columns_in_blocks_have_the_posterior_of_all_at_once(monkeypatch: pytest
     assert widths == [7, 7, 7, 7, 7, 5]
     assert float((parts - whole).abs().max()) < 2e-3  # where messages stand still to 1e-3
     assert float((whole - 0.2).abs().max()) > 0.5, "there is something to find"
+
+
+def test_noise_proves_no_zero_of_a_node_whose_coefficient_is_unknown() -> None:
+    """An entry within the noise was taken for none: such nodes were claimed to have no entry at all."""
+    equations = noisy_equations(std=0.5)
+    blind = torch.where(equations.columns == 3, float("nan"), equations.coefficients)
+    odds = torch.full((15, 40), 0.2, dtype=torch.double).logit()
+    found = maximum_a_posteriori._decode_noisy(dataclasses.replace(equations, coefficients=blind), odds, 50)
+    assert torch.allclose(found.probability[3], torch.full((40,), 0.2), atol=1e-6)
+    clear = dataclasses.replace(equations, coefficients=blind, values=torch.zeros(12, 40), std=torch.zeros(12))
+    assert len(binary_system(clear).variables) == 0  # without noise a sum of nothing is one
