@@ -9,7 +9,6 @@ posterior mean.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 _TRAINED = 100.0
