@@ -12,7 +12,6 @@ import math
 import torch
 from torch import Tensor
 
-
 _TURNS = 20
 
 
