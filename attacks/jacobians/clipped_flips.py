@@ -116,12 +116,13 @@ def _one_row_each(rows: Tensor, error: Tensor, difference: Tensor, weights: Tens
         weights: [T, F, H].
     """
     size = difference.norm(dim=2)
-    changed = (size > _STANDS_OUT * size.median(1, keepdim=True).values).flatten()[None]
+    drift = size.median(1, keepdim=True).values.expand_as(size).flatten()[None]
+    changed = size.flatten()[None] > _STANDS_OUT * drift
     first = torch.arange(size.numel(), device=rows.device)
     directions = weights.transpose(0, 1).flatten(1)
     cells = Mixtures(difference[None], size[None], directions, first, first + size.shape[1])
     mixture = torch.zeros(len(rows), dtype=torch.long, device=rows.device)
-    expected = companions(rows, mixture, cells, changed, population)
+    expected = companions(rows, mixture, cells, drift, changed, population)
     complete = population.complete(torch.tensor([len(rows)], device=rows.device))[mixture]
     return lone(rows, error * rows.norm(dim=1), expected, complete, population)
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.attacks.jacobians.switched_sums import Mixtures, flipping, places
+from fglaudit.attacks.jacobians.switched_sums import Mixtures, flipping, places, visible
 
 _MOST_COMPANIONS = 0.5
 """Expected number of rows hidden in one that is claimed. It is estimated high: on 26 crafted graphs, trained twice
@@ -55,12 +55,15 @@ class Population:
         return found if self.total is None else found.clamp(min=self.total)
 
 
-def companions(rows: Tensor, mixture: Tensor, mixtures: Mixtures, changed: Tensor, population: Population) -> Tensor:
+def companions(
+    rows: Tensor, mixture: Tensor, mixtures: Mixtures, error: Tensor, changed: Tensor, population: Population
+) -> Tensor:
     """Return how many other rows are expected to flip in the cells of each row, and are then part of it [R].
 
     Args:
         rows: rows found [R, F].
         mixture: where each was found [R], ascending.
+        error: bound on the norm of the error of each cell [B, M].
         changed: which cells changed [B, M].
     """
     if len(rows) == 0:
@@ -68,12 +71,18 @@ def companions(rows: Tensor, mixture: Tensor, mixtures: Mixtures, changed: Tenso
     place, size = places(mixture), torch.bincount(mixture, minlength=len(changed))
     flips = rows.new_zeros(len(changed), int(size.max().item()), changed.shape[1])
     flips[mixture, place] = flipping(rows, mixtures).to(rows)
+    lengths = rows.new_zeros(flips.shape[:2])
+    lengths[mixture, place] = rows.norm(dim=1)
+    # A row cannot be seen beside far larger ones, whose rounding is larger than it.
+    seen = visible(error[:, None], lengths[..., None]).to(rows)
     known = flipping(population.known.to(rows), mixtures).to(rows)
-    own = flips.sum(2)
-    shared = (flips @ flips.mT).sum(2) - own + flips @ known.sum(0)
+    mine = flips * seen
+    own = mine.sum(2)
+    shared = (mine @ flips.mT).sum(2) - own + mine @ known.sum(0)
     alike = shared / own.clamp(min=1) / (size[:, None] - 1 + len(known)).clamp(min=1)
     total = population.total_of(size).clamp(min=1)[:, None]
-    base = -(1 - changed.double().mean(1, keepdim=True)).clamp(min=1e-9).log() / total
+    share = (seen * changed[:, None]).double().sum(2) / seen.double().sum(2).clamp(min=1)
+    base = -(1 - share).clamp(min=1e-9).log() / total
     expected = total * torch.maximum(alike.double(), base) ** own
     return expected[mixture, place]
 

@@ -83,7 +83,7 @@ def recover_rows(sums: Tensor, noise: Tensor, weights: Tensor, population: Popul
     # Of rows that never flip one round is seen, in which any others may be on in the same units.
     changed = over_rounds.changed()
     hidden_in = [
-        companions(found.rows, found.mixture, over_rounds, changed, population),
+        companions(found.rows, found.mixture, over_rounds, over_rounds.differences()[1], changed, population),
         population.total_of(size)[still.mixture].double(),
     ]
     order = torch.argsort(torch.cat([found.mixture, still.mixture]), stable=True)

@@ -28,9 +28,10 @@ import torch
 from torch import Tensor
 
 from fglaudit.graph import components
+from fglaudit.rng import derive
 
 _NEIGHBOURS = 8
-"""Each difference is compared with this many next ones by norm; equal ones are adjacent up to rounding."""
+"""Each difference is compared with this many next ones along a line; equal ones are adjacent up to rounding."""
 _MOST_CANDIDATES = 1024
 _PREDICTIONS_AT_ONCE = 1 << 23
 _LEAST_SQUARES_STEPS = 1000
@@ -107,7 +108,7 @@ def separate(mixtures: Mixtures) -> SeparatedRows:
     for _ in range(_SWEEPS):
         open_cells = changed & (rest.norm(dim=2) > 2 * error)
         fresh = _candidates(rest[open_cells], error[open_cells], open_cells.nonzero()[:, 0])
-        fresh = _unrefuted(_without(fresh, found), mixtures, changed)
+        fresh = _unrefuted(_without(fresh, found), mixtures, error, changed)
         before = len(found.rows)
         found, rest = _jointly_kept(_merged(found, fresh), mixtures, differences, error, changed)
         if len(fresh.rows) == 0 or len(found.rows) == before:
@@ -141,7 +142,9 @@ def _candidates(rows: Tensor, error: Tensor, mixture: Tensor) -> _Candidates:
     if total == 0:
         return _Candidates(mixture, rows, error, mixture)
     norm = rows.norm(dim=1)
-    order = torch.argsort(norm, stable=True)
+    # Not by norm: discrete rows with as many entries have one, and equal ones would lie apart.
+    line = torch.randn(rows.shape[1], generator=derive(0, "line")).to(rows)
+    order = torch.argsort((rows @ line).abs(), stable=True)
     order = order[torch.argsort(mixture[order], stable=True)]
     rows, error, mixture = rows[order], error[order], mixture[order]
     first, second = [], []
@@ -189,6 +192,11 @@ def _flips(rows: Tensor, error: Tensor, mixtures: Mixtures) -> tuple[Tensor, Ten
     return step, sure[:, mixtures.stop] & sure[:, mixtures.start]
 
 
+def visible(error: Tensor, length: Tensor) -> Tensor:
+    """Return whether rows of a ``length`` [...] that flip alone stand out from an ``error`` [...] of a difference."""
+    return 2 * error < length
+
+
 def flipping(rows: Tensor, mixtures: Mixtures) -> Tensor:
     """Return in which cells ``rows`` [R, F] flip [R, M]."""
     step = max(1, _PREDICTIONS_AT_ONCE // max(1, len(mixtures.start)))
@@ -196,13 +204,17 @@ def flipping(rows: Tensor, mixtures: Mixtures) -> Tensor:
     return torch.cat(parts)
 
 
-def _unrefuted(fresh: _Candidates, mixtures: Mixtures, changed: Tensor) -> _Candidates:
-    """Keep candidates none of whose certain flips falls on an unchanged cell, per mixture those shown most often."""
+def _unrefuted(fresh: _Candidates, mixtures: Mixtures, error: Tensor, changed: Tensor) -> _Candidates:
+    """Keep candidates none of whose certain flips falls on an unchanged cell, per mixture those shown most often.
+
+    Beside far larger rows a flip is smaller than their rounding: cells with such an ``error`` [B, M] refute nothing.
+    """
     alive = torch.ones(len(fresh.rows), dtype=torch.bool, device=fresh.rows.device)
     step = max(1, _PREDICTIONS_AT_ONCE // max(1, len(mixtures.start)))
     for part in torch.split(torch.arange(len(alive), device=alive.device), step):
         flip, sure = _flips(fresh.rows[part], fresh.error[part], mixtures)
-        alive[part] = ~((flip != 0) & sure & ~changed[fresh.mixture[part]]).any(1)
+        seen = visible(error[fresh.mixture[part]], fresh.rows[part].norm(dim=1, keepdim=True))
+        alive[part] = ~((flip != 0) & sure & seen & ~changed[fresh.mixture[part]]).any(1)
     # Where nearly every cell changed nothing can be refuted, and a difference seen once is no evidence.
     alive &= (fresh.count > 1) | (changed.float().mean(1) < _REFUTABLE)[fresh.mixture]
     fresh = fresh.take(alive)

@@ -147,9 +147,22 @@ def latent_rounds(view: View, nodes: Tensor, most: int | None = None) -> LatentR
             continue
         place = position[batch.receivers]
         gradients[batch.round][place[place >= 0]] = down.values[place >= 0]
-    return LatentRounds(
-        nodes, *(torch.stack([by_round[t] for t in sorted(latents)]) for by_round in (latents, gradients, present))
-    )
+    stacked = (torch.stack([by_round[t] for t in sorted(latents)]) for by_round in (latents, gradients, present))
+    return _while_finite(LatentRounds(nodes, *stacked))
+
+
+def _while_finite(rounds: LatentRounds) -> LatentRounds:
+    """Return ``rounds`` of every user up to the first number that is none: what a training sent once it diverged tells
+    nothing, and no sum of it with what came before does."""
+    sound = rounds.latents.isfinite().all(-1)
+    steps = rounds.gradients.isfinite().all(-1)
+    if bool(sound.all()) and bool(steps.all()):
+        return rounds
+    before = torch.cat([torch.ones_like(steps[:1]), steps[:-1]])
+    there = (sound & before).cummin(0).values
+    gone, still = ~there[..., None], ~(there & steps)[..., None]
+    latents, gradients = rounds.latents.masked_fill(gone, 0.0), rounds.gradients.masked_fill(still, 0.0)
+    return LatentRounds(rounds.nodes, latents, gradients, rounds.present & there)
 
 
 def _positions(view: View, nodes: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ decays and nothing is added.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import torch
 from torch import Tensor
@@ -24,6 +25,7 @@ from fglaudit.view import View
 _LATENTS_PER_ENTRY = 12
 _BLIND_DENSITY = 0.02
 _ENTRIES = 3
+_STEPS = 3
 _PLAIN = {
     "initial_weights": "broadcast",
     "participation": 1.0,
@@ -128,7 +130,19 @@ def _width(view: View) -> int:
 
 def plant_weight_updates(view: View, rng: torch.Generator) -> Planted:
     """Return the problem for attacks on uploaded weights: one step of SGD."""
-    return _plant_rows(view, split(rng, "plant"), _ENTRIES, optimizer="sgd", **_STEEP)
+    return _of_steppers(_plant_rows(view, split(rng, "plant"), _ENTRIES, optimizer="sgd", **_STEEP), 1)
+
+
+def _of_steppers(planted: Planted, rounds: int) -> Planted:
+    """Return ``planted``, asked of users alone who got a gradient in the first ``rounds``: others, at whom all units of
+    the server's network are off, take no step that could show a row. Of all, where nobody got one."""
+    moved = torch.zeros(planted.view.public.num_nodes, dtype=torch.bool)
+    for batch, payload in itertools.islice(planted.view.sent(LatentGradients), rounds):
+        moved[batch.receivers[(payload.values != 0).any(1)]] = True
+    asked = moved[planted.nodes]
+    if not bool(asked.any()):
+        return planted
+    return dataclasses.replace(planted, rows=planted.rows[asked], nodes=planted.nodes[asked])
 
 
 def plant_updates(view: View, rng: torch.Generator, optimizer: str) -> Planted:
@@ -137,7 +151,8 @@ def plant_updates(view: View, rng: torch.Generator, optimizer: str) -> Planted:
     The answers are the norms that ``optimizer`` ("sgd": squared, "adam": L1) shows.
     """
     steep = {**_STEEP, "smoothness": 0.0, "server_learning_rate": 0.0}
-    planted = _plant_rows(view, split(rng, "plant"), _ENTRIES, optimizer=optimizer, rounds=3, **steep)
+    planted = _plant_rows(view, split(rng, "plant"), _ENTRIES, optimizer=optimizer, rounds=_STEPS, **steep)
+    planted = _of_steppers(planted, _STEPS - 1)  # the last one shows in no latent
     norms = planted.rows.square().sum(1) if optimizer == "sgd" else planted.rows.abs().sum(1)
     return Planted(dataclasses.replace(planted.view, auxiliary=view.auxiliary), norms, planted.nodes)
 

@@ -6,7 +6,8 @@ squared or the L1 norm (for a binary row both are its number of ones), even wher
 contribution of the weights themselves, through decay, is a random effect of known variance: the estimate is that of
 :func:`fglaudit.attacks.latents.weight_moments.weight_moments` for the moment of order 0, over the first rounds. Noise
 on the latents is averaged over them, and rounds that were clipped are left out; if the estimate is then no more precise
-than the spread of norms of the rows the server knows, their median is returned.
+than the spread of norms of the rows the server knows, their median is returned. An estimate within its error of zero is
+taken for zero: rows without entries are frequent, others so small are not.
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ _USERS_AT_ONCE = 256
 _TYPICAL = 20.0
 _UNINFORMATIVE = 0.9
 """Where the estimate's deviation exceeds this share of the prior's, the typical norm is the better answer."""
+_NOTHING = 4.0
+"""An estimate of at most so many deviations is that of a row without entries, whose norm is zero to the last bit."""
+_RESOLVED = 0.01
+"""Share of the typical norm that this must be, else small rows look alike; right is what is within one percent."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,8 @@ class _UpdateNorms(Attack):
             )
             uninformative = moments.count_std > _UNINFORMATIVE * (expected if prior is None else prior)
             norm = moments.count.round() if whole and prior is not None else moments.count
+            nothing = (_NOTHING * moments.count_std).clamp(max=_RESOLVED * expected)
+            norm = torch.where(norm <= nothing, 0.0, norm)
             estimates.append(torch.where(uninformative, typical, norm))
         estimate = torch.cat(estimates).cpu()
         return Inference(type(self).quantity, nodes, estimate)

@@ -36,6 +36,7 @@ from fglaudit.attacks.latents.latent_rounds import first_latents, initial_weight
 from fglaudit.attacks.latents.modelled_facts import edges_changed, messages_changed, rounded
 from fglaudit.attacks.latents.optimizer_replay import UserOptimizer, first_adam_step, unknown_steps
 from fglaudit.attacks.latents.planting import plant_weight_updates
+from fglaudit.attacks.latents.truncated_means import expected_entries
 from fglaudit.facts import Absent, Clipped, Fact, Field
 from fglaudit.graph import FeatureKind, positions
 from fglaudit.interfaces import Attack, Planted, Reconstruction
@@ -286,12 +287,9 @@ def _real_rows(
     size = float(seen[seen != 0].abs().mean().item()) if bool((seen != 0).any()) else 1.0
     # Of a row whose small entries are read the others, of which signs are, are at least as large.
     read = torch.where(precision * value.square() > _CLEAR, value.abs(), 0.0).amax(1, keepdim=True)
-    least = torch.where(read > 0, read, size)
     low, high = bounds
-    mean = prior.mean.to(value)
-    within = torch.where(low > 0, low.maximum(least), torch.where(high < 0, high.minimum(-least), mean))
     bounded = (low <= high) & (low.isfinite() | high.isfinite())
-    expected = torch.where(bounded, within.clamp(low, high), mean)
+    expected = torch.where(bounded, expected_entries(low, high, read, bounded, size), prior.mean.to(value))
     known = 1 / prior.variance.to(value).clamp(min=1e-12)
     rows = (precision * value + known * expected) / (precision + known)
     error = precision.rsqrt() + (rows - value).abs()

@@ -10,7 +10,7 @@ clients, and, if they know the edges, the server and the wire.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor
 from fglaudit.adversary.priors.expected_f1 import best_f1_bits
 from fglaudit.adversary.priors.feature_prior import FeaturePrior, feature_prior
 from fglaudit.adversary.public_rules import clip_of_rows, unused_columns
-from fglaudit.attacks.sums.equations.copied_rows import with_copies
+from fglaudit.attacks.sums.equations.copied_rows import New, likelier_copies, with_copies
 from fglaudit.attacks.sums.equations.linear_posterior import HALF, posterior_of_sums
 from fglaudit.attacks.sums.equations.neighbor_equations import neighbor_equations, no_equations
 from fglaudit.attacks.sums.modelled_facts import in_errors, in_terms, in_values
@@ -72,6 +72,12 @@ class RowSpace(Attack):
         elif view.public.features is FeatureKind.REAL:
             known = view.known_rows().x.to(rows)
             rows = torch.where((solved.determined & exact)[:, None], rows, with_copies(rows, known, prior))
+        if view.public.features is not FeatureKind.REAL and prior.informed:
+            known, bits = view.known_rows().x.to(rows), (rows != 0).to(rows) * level
+            scaled = replace(prior, mean=prior.mean * level, variance=prior.variance * level**2)
+            chance = torch.where(rows != 0, prior.mean.to(rows), 1 - prior.mean.to(rows)).clamp(min=1e-6)
+            copied, copies = likelier_copies(solved.mean, known, scaled, New(bits, chance.log().sum(1)))
+            rows = torch.where((copied & ~(solved.determined & exact))[:, None], copies, rows)
         rows[:, unused.to(device)] = self._guess(view, prior.mean)[:, unused].to(rows)
         confidence = torch.where(proven, 1.0, 0.0)
         # Of noise, who knows no row makes no guess: rows that are left out get the one that knows nothing.

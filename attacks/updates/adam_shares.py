@@ -98,10 +98,10 @@ class AdamShares(Attack):
         return missing_uploads(view, ModelUpdate) or unknown_changes(view) or unknown_adam(view)
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
-        moves = _moves(view)
-        if moves is None:  # what the server returns is no mean of which one is left: messages of noise
-            return Inference(type(self).quantity, *shares_of_others(view))
-        return Inference(type(self).quantity, moves.clients, _shares(moves, known_shares(view)))
+        found = shares_from_moves(view)
+        if found is None:  # what the server returns is no mean of which one is left: messages of noise
+            found = shares_of_others(view)
+        return Inference(type(self).quantity, *found)
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant one round of steps that moves one class of every client up at all units, which have either sign."""
@@ -112,17 +112,30 @@ class AdamShares(Attack):
         up = 2 * one_hot(torch.randint(classes, (len(clients),), generator=rng), classes).float() - 1
         change = torch.zeros(len(clients), sum(math.prod(shape) for shape in public.layout.values()))
         weight, bias = (unflatten(change, public.layout)[name] for name in layer)
-        moves = step * up.repeat(1, weight.shape[2] // classes)
-        sign = torch.rand(weight.shape[1], 1, generator=rng).sub(0.5).sign()
-        weight.copy_(sign * moves.unsqueeze(1))
-        bias.copy_(moves.view(bias.shape))
+        times = weight.shape[2] // classes
+        units, shares = planted_moves(up, weight.shape[1], step, rng)
+        weight.copy_(units.repeat(1, 1, times))
+        bias.copy_((step * up).repeat(1, times).view(bias.shape))
         server = torch.full_like(clients, SERVER)
         batches = (  # the received model is zeros: what it became is how it changed
             MessageBatch(0, server, clients, ModelUpdate(torch.zeros_like(change))),
             MessageBatch(1, clients, server, ModelUpdate(change)),
         )
-        shares = (_LOG_SHARE * up.double()).softmax(1)
         return Planted(without_defense(view, MemoryMessages(batches)), shares, clients)
+
+
+def shares_from_moves(view: View) -> tuple[Tensor, Tensor] | None:
+    """Return the clients [K] whose last layers were seen to move, and the shares [K, C] that the moves tell; None where
+    there are none, or no last layer with biases."""
+    moves = None if _last_layer(view) is None else _moves(view)
+    return None if moves is None else (moves.clients, _shares(moves, known_shares(view)))
+
+
+def planted_moves(up: Tensor, units: int, step: float, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Return one step of the last weights [K, H, C], units of either sign, towards classes for which ``up`` [K, C] is
+    1, not -1; and the shares [K, C] that it tells."""
+    sign = torch.rand(units, 1, generator=rng).sub(0.5).sign()
+    return sign * step * up.unsqueeze(1), (_LOG_SHARE * up.double()).softmax(1)
 
 
 def _last_layer(view: View) -> tuple[str, str] | None:

@@ -4,7 +4,9 @@ The gradient of a class's bias is the mean predicted probability of the class mi
 training nodes. Adam hides the size of a gradient but not the trajectory: the first step is its sign, and later ones
 follow from the ratios of successive gradients. The attack predicts the gradients from the received models (predictions
 for the observer's known rows of each class; without any, for the global nodes, taken as nodes), runs the public
-optimiser on them, and searches for the distribution under which the biases move as observed.
+optimiser on them, and searches for the distribution under which the biases move as observed. Predictions are for other
+nodes than the clients', so the weights beside the biases are a second opinion (:mod:`.adam_shares`), and what both tell
+of all clients is pooled (:mod:`.pooled_shares`): clients that hardly differ are taken to be alike.
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ from fglaudit.adversary.uploads.held import (
 )
 from fglaudit.adversary.uploads.known_nodes import log_probabilities, predict, unknown_architecture
 from fglaudit.adversary.uploads.upload_planting import without_defense
+from fglaudit.attacks.updates.adam_shares import planted_moves, shares_from_moves
+from fglaudit.attacks.updates.pooled_shares import pooled_shares
 from fglaudit.facts import Absent, Fact, is_built_in
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.nn.batched_adam import BETAS, EPSILON
@@ -52,7 +56,7 @@ from fglaudit.rng import split
 from fglaudit.structure import Training
 from fglaudit.view import View
 
-_BIAS = "classes.bias"
+_WEIGHT, _BIAS = "classes.weight", "classes.bias"
 _FIT_STEPS = 400
 _MODEL_ERROR = 0.3, 0.02
 """Initial and least standard deviation of an observed step around a predicted one, in learning rates: predictions are
@@ -109,7 +113,14 @@ class UpdateLabels(Attack):
 
     def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Inference:
         trajectory = self._trajectory(view, split(rng, "dropout"))
-        return Inference(type(self).quantity, sending_clients(view, ModelUpdate), _fit(view, trajectory))
+        clients, moved = sending_clients(view, ModelUpdate), shares_from_moves(view)
+        known = view.known_rows().y
+        counts = torch.bincount(known[known >= 0], minlength=view.public.num_classes).double()
+        if moved is None or not torch.equal(moved[0], clients):
+            prior = (counts + 1) / (counts + 1).sum()
+            return Inference(type(self).quantity, clients, _fit(view, trajectory, prior.expand(len(clients), -1)))
+        shares = pooled_shares(_fit(view, trajectory, moved[1]), moved[1], counts)
+        return Inference(type(self).quantity, clients, shares)
 
     def _trajectory(self, view: View, rng: torch.Generator) -> BiasTrajectory:
         books = codebooks(view, type(self).first_rounds)
@@ -138,7 +149,8 @@ class UpdateLabels(Attack):
         return BiasTrajectory(torch.stack(moves), std, torch.stack(predicted))
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
-        """Plant clients with mostly nodes of one class each, whose biases move exactly as predicted.
+        """Plant clients with mostly nodes of one class each, whose biases move exactly as predicted, and whose units
+        all move the same way.
 
         The models contain nothing but biases, different ones in every round. They are simulated: in a rehearsal biases
         would move as the clients' own nodes have it, which the prediction for known nodes only approximates.
@@ -148,15 +160,18 @@ class UpdateLabels(Attack):
         models = initial_model(view.public.layout, split(rng, "model")).repeat(rounds, len(clients), 1)
         for t in range(rounds):
             weights = unflatten(models[t], view.public.layout)  # views into ``models``
-            weights["classes.weight"].zero_()
+            weights[_WEIGHT].zero_()
             weights[_BIAS].copy_(torch.randn(classes, generator=rng))
         centers = torch.randn(next(uploads(view, GlobalNodes, 1)).shape, generator=split(rng, "centers"))
         still = torch.zeros_like(models)
         trajectory = self._trajectory(_messages(view, clients, models, still, centers), split(rng, "dropout"))
-        of = torch.randint(classes, (len(clients),), generator=rng)
-        shares = 0.8 * torch.nn.functional.one_hot(of, classes).double() + 0.2 / classes
-        moves = simulate(view, trajectory.predicted, shares, view.public.structure.of(Training).learning_rate, 1)
+        of = (torch.arange(len(clients)) + torch.randint(classes, (), generator=rng)) % classes
+        up = 2 * torch.nn.functional.one_hot(of, classes).float() - 1
+        rate = view.public.structure.of(Training).learning_rate
+        units, shares = planted_moves(up, view.public.layout[_WEIGHT][0], rate, rng)
+        moves = simulate(view, trajectory.predicted, shares, rate, 1)
         for t in range(rounds):
+            unflatten(still[t], view.public.layout)[_WEIGHT].copy_(units)
             unflatten(still[t], view.public.layout)[_BIAS].copy_(moves[t])
         return Planted(_messages(view, clients, models, still, centers), shares, clients)
 
@@ -181,12 +196,9 @@ def _messages(view: View, clients: Tensor, models: Tensor, changes: Tensor, cent
     return without_defense(view, MemoryMessages(tuple(batches)))
 
 
-def _fit(view: View, trajectory: BiasTrajectory) -> Tensor:
-    """Return the distributions [K, C] with the nearest predicted trajectory, weakly regularised to known labels."""
+def _fit(view: View, trajectory: BiasTrajectory, prior: Tensor) -> Tensor:
+    """Return the distributions [K, C] with the nearest predicted trajectory, weakly regularised to ``prior`` [K, C]."""
     step = view.public.structure.of(Training).learning_rate
-    known = view.known_rows().y
-    counts = torch.bincount(known[known >= 0], minlength=view.public.num_classes).double() + 1
-    prior = counts / counts.sum()
     noise = trajectory.std**2
     clip = UploadClip.of(view, ModelUpdate)
     variance = noise + (_MODEL_ERROR[0] * step) ** 2

@@ -20,6 +20,7 @@ from fglaudit.attacks.neighborhoods.second_moments import SecondMoments
 from fglaudit.attacks.neighborhoods.vector_columns import VectorColumns
 from fglaudit.attacks.sums.equations.copied_rows import with_copies
 from fglaudit.attacks.sums.row_space import RowSpace
+from fglaudit.finding import Status
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Inference, Reconstruction
 from fglaudit.observers import ObserverSpec
@@ -164,3 +165,21 @@ def test_labels_of_clients_are_inferred_where_rows_of_a_class_are_equal() -> Non
     result = attack.run(view, rng=derive(0, "attack"), device=CPU)
     assert isinstance(result, Inference)
     torch.testing.assert_close(result.estimate.sum(1), torch.ones(3, dtype=torch.double))
+
+
+@pytest.mark.parametrize("features", [FeatureKind.BINARY, FeatureKind.SCALED_BINARY])
+@pytest.mark.parametrize("seed", range(3))
+def test_open_discrete_rows_of_a_star_are_taken_from_known_rows_that_repeat(features: FeatureKind, seed: int) -> None:
+    """A leaf sees one row, the hub a sum of all: averages cut to bits are no row, and 0 to 12 % were exact."""
+    graph, leaves = example_graph(nodes=40, seed=seed), torch.arange(1, 40)
+    edges = torch.cat([torch.stack([leaves * 0, leaves]), torch.stack([leaves, leaves * 0])], 1)
+    edges = edges[:, (edges[0] * 40 + edges[1]).argsort()]
+    kinds = (torch.rand(3, graph.num_features, generator=derive(seed, "kinds")) < 0.4).float()
+    if features is FeatureKind.SCALED_BINARY:
+        kinds = kinds / kinds.sum(1, keepdim=True).clamp(min=1)
+    graph = dataclasses.replace(graph, x=kinds[torch.arange(40) % 3], edge_index=edges, features=features)
+    run = record(FedGCN(hops=1, rounds=1), graph)
+    finding = finding_of(run, RowSpace(), ObserverSpec(("client:each",)))
+    assert finding.status is Status.OK, finding.reason
+    assert finding.value is not None and finding.control is not None
+    assert finding.value >= finding.control

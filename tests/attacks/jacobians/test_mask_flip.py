@@ -4,6 +4,7 @@ edges."""
 from __future__ import annotations
 
 import dataclasses
+import math
 from functools import cache
 from typing import Any
 
@@ -13,11 +14,14 @@ from node_graphs import graph as node_graph
 from scored_runs import game_of, self_test
 from swapped_data import with_data
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from fglaudit.attacks.jacobians.clipped_flips import common_length
 from fglaudit.attacks.jacobians.known_propagation import known_propagation
+from fglaudit.attacks.jacobians.lone_rows import Population
 from fglaudit.attacks.jacobians.mask_flip import MaskFlip
-from fglaudit.attacks.jacobians.mixture_rows import MixtureRows
+from fglaudit.attacks.jacobians.mixture_rows import MixtureRows, recover_rows
+from fglaudit.attacks.jacobians.switched_sums import _candidates
 from fglaudit.attacks.jacobians.weighted_rows import name_rows
 from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task
 from fglaudit.defenses.noise.clipping import Clipping
@@ -277,3 +281,31 @@ def test_the_common_length_is_that_of_jacobians_of_unit_rows() -> None:
     active = (x @ w1[0]).clamp(min=0)
     squares = (active > 0).double() @ w2[0].square().sum(1) + 4 * active.square().sum(1)
     torch.testing.assert_close(common_length(w1, w2)[0], squares.mean().sqrt(), rtol=0.01, atol=0)
+
+
+def test_differences_of_discrete_rows_with_as_many_entries_are_merged() -> None:
+    """All of them are equally long: sorted by length equal ones lay apart, and stood as several rows each."""
+    rng = derive(0, "rows")
+    rows = torch.tensor([[1.0, 1, 0, 0, 1, 0], [1, 0, 1, 0, 0, 1], [0, 1, 0, 1, 1, 0], [0, 0, 1, 1, 0, 1]])
+    shown = rows.repeat(40, 1)[torch.randperm(160, generator=rng)] * torch.rand(160, 1, generator=rng).sub(0.5).sign()
+    found = _candidates(shown, torch.full((160,), 1e-6), torch.zeros(160, dtype=torch.long))
+    assert found.count.tolist() == [40] * 4
+
+
+def test_small_rows_are_found_beside_far_larger_ones() -> None:
+    """The rounding of rows of a million hides flips of the others, which was taken to refute them."""
+    found = 0
+    for seed in range(3):
+        rng = derive(seed, "rows")
+        rows = torch.randn(9, 12, generator=rng, dtype=torch.double)
+        rows[:3] *= 1e6
+        start, stop = torch.randn(2, 12, 16, generator=rng, dtype=torch.double)
+        angle = torch.linspace(0, math.pi, 48, dtype=torch.double)[:, None, None]
+        weights = start * angle.cos() + stop * angle.sin()
+        sums = torch.einsum("thn,nf->thf", (torch.einsum("nf,tfh->thn", rows, weights) > 0).double(), rows).float()
+        population = Population(torch.randn(2, 12, generator=rng), 9, discrete=False)
+        seen = recover_rows(sums[None], torch.zeros(1, 48, 16), weights.float(), population)
+        cosine = (normalize(seen.rows[seen.claimed].double(), dim=1) @ normalize(rows, dim=1).mT).abs()
+        assert bool((cosine.amax(1) > 0.9999).all()), "a claim is false"
+        found += int((cosine.amax(0) > 0.9999).sum())
+    assert found >= 20, "of 27 rows"
