@@ -78,20 +78,27 @@ class RowSpace(Attack):
             chance = torch.where(rows != 0, prior.mean.to(rows), 1 - prior.mean.to(rows)).clamp(min=1e-6)
             copied, copies = likelier_copies(solved.mean, known, scaled, New(bits, chance.log().sum(1)))
             rows = torch.where((copied & ~(solved.determined & exact))[:, None], copies, rows)
-        rows[:, unused.to(device)] = self._guess(view, prior.mean)[:, unused].to(rows)
+        rows = _with_guesses(view, rows, prior, unused.to(device), level)
         confidence = torch.where(proven, 1.0, 0.0)
         # Of noise, who knows no row makes no guess: rows that are left out get the one that knows nothing.
         told = rows.any(1) | exact | prior.informed
         found = (part[told].cpu() for part in (rows.float(), equations.nodes, confidence, proven))
         return Reconstruction(*found)
 
-    @staticmethod
-    def _guess(view: View, mean: Tensor) -> Tensor:
-        """Return what the prior alone says of rows [U, F]."""
-        return mean if view.public.features is FeatureKind.REAL else mean.round()
-
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         return plant_lone_neighbors(view, rng)
+
+
+def _with_guesses(view: View, rows: Tensor, prior: FeaturePrior, unused: Tensor, level: float) -> Tensor:
+    """Return ``rows`` [U, F] with a guess in the columns ``unused`` [F], of which no sum says anything; of discrete
+    rows the entries with which the whole row has the best expected F1."""
+    if not bool(unused.any()):
+        return rows
+    mean = prior.mean.to(rows)
+    if view.public.features is FeatureKind.REAL:
+        return torch.where(unused, mean, rows)
+    bits = best_f1_bits(torch.where(unused, mean, (rows != 0).to(rows)))
+    return torch.where(unused, bits * (level if view.public.features is FeatureKind.SCALED_BINARY else 1.0), rows)
 
 
 def _chance(estimate: Tensor, prior: FeaturePrior) -> Tensor:
