@@ -72,7 +72,7 @@ class RowSpace(Attack):
         elif view.public.features is FeatureKind.REAL:
             known = view.known_rows().x.to(rows)
             rows = torch.where((solved.determined & exact)[:, None], rows, with_copies(rows, known, prior))
-        if view.public.features is not FeatureKind.REAL and prior.informed:
+        if view.public.features is not FeatureKind.REAL and prior.informed and exact:  # noise is weighed above
             known, bits = view.known_rows().x.to(rows), (rows != 0).to(rows) * level
             scaled = replace(prior, mean=prior.mean * level, variance=prior.variance * level**2)
             chance = torch.where(rows != 0, prior.mean.to(rows), 1 - prior.mean.to(rows)).clamp(min=1e-6)
