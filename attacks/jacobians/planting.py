@@ -51,6 +51,9 @@ _ROUNDS = 48
 _EQUATIONS = 4  # per feature, where the rows are to follow from hidden representations alone
 _NODES = 64
 _NODES_WITH_JACOBIANS = 32
+_LEAST_NODES = 4
+_MOST_NUMBERS = 1 << 27
+_MOST_PRODUCTS = 1 << 31
 _MOST_SAMPLES = 6
 _SAMPLES_SEEN_BY_SERVER = 3
 _FEW_FEATURES = 6
@@ -59,7 +62,7 @@ _FEW_FEATURES = 6
 def plant_encoder_run(view: View, rng: torch.Generator, *, jacobians: bool = True) -> Planted:
     """Return the problem described in the module docstring.
 
-    At most 64 nodes of others (32 with Jacobians) send rows.
+    At most 64 nodes of others (32 with Jacobians) send rows, fewer where rows are so wide that they would take minutes.
 
     Args:
         jacobians: whether Jacobians are sent at all.
@@ -68,7 +71,7 @@ def plant_encoder_run(view: View, rng: torch.Generator, *, jacobians: bool = Tru
     n = view.public.num_nodes
     own = torch.tensor(view.observer.clients, dtype=torch.long)
     others = torch.arange(n)[~torch.isin(torch.arange(n), own)]
-    others = others[torch.randperm(len(others), generator=rng)][: _NODES_WITH_JACOBIANS if jacobians else _NODES]
+    others = others[torch.randperm(len(others), generator=rng)][: _most_nodes(view, jacobians)]
     receivers = own[: 0 if sees_deliveries(view) else len(others)]
     pairs = torch.stack([receivers, others[: len(receivers)]])
     targets = (others if len(receivers) == 0 else pairs[1]).sort().values
@@ -86,6 +89,17 @@ def plant_encoder_run(view: View, rng: torch.Generator, *, jacobians: bool = Tru
         public=dataclasses.replace(planted.public, structure=stated),
     )
     return Planted(planted, rows, targets[owners])
+
+
+def _most_nodes(view: View, jacobians: bool) -> int:
+    """Return how many nodes send rows: of Jacobians all numbers are read, from representations rows are solved."""
+    shape = encoder_shape(view)
+    assert shape is not None
+    if jacobians:
+        numbers = _ROUNDS * shape.classes * shape.hidden * (shape.features + shape.classes)
+        return max(_LEAST_NODES, min(_NODES_WITH_JACOBIANS, _MOST_NUMBERS // numbers))
+    products = _EQUATIONS * shape.features**3
+    return max(_LEAST_NODES, min(_NODES, _MOST_PRODUCTS // products))
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,8 @@ class RepresentationInversion(Attack):
             given = (history.values, history.models, history.error, start, mean, precision)
             found = invert_encoder(*given, clip=history.clip, steps=self.steps)
             best = found if best is None else _better(best, found)
+            if bool(best.fits.all()):
+                break
         assert best is not None
         return best
 

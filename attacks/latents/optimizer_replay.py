@@ -55,7 +55,7 @@ def unknown_steps(view: View) -> str | None:
             "users are followed through one plain step of SGD or Adam a round; these take other steps: not modelled,"
             " and no sign of protection"
         )
-    return None
+    return stated.unusual_adam()
 
 
 def first_adam_step(gradient: Tensor, corrected: bool) -> Tensor:

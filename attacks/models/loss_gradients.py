@@ -72,6 +72,8 @@ def unreadable_updates(view: View, optimizers: Sequence[str] = ("sgd",)) -> str 
     stated = structure.of(Training)
     if stated.optimizer not in optimizers:
         return f"updates are read as sums of gradients; these clients step with {stated.optimizer}"
+    if (unusual := stated.unusual_adam()) is not None:
+        return unusual
     odd = [name for name in ("momentum", "feature_dropout", "proximal") if getattr(stated, name)]
     if odd or stated.local_steps < 1:
         return f"updates are read as plain steps; these have {(odd or ['no stated number of local_steps'])[0]}"

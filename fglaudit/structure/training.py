@@ -106,6 +106,8 @@ class Training(Statement):
         learning_rate: per step.
         weight_decay: L2 penalty ``weight_decay / 2 ||W||^2``.
         momentum: of SGD.
+        adam_beta1, adam_beta2, adam_epsilon: of Adam: decay of the means of gradients and of squares, and what is added
+            to a step's divisor.
         dropout: share of hidden units dropped between layers.
         feature_dropout: share of the input features that is dropped, afresh in every step.
         proximal: weight of half the squared distance to the received weights in the loss.
@@ -126,3 +128,19 @@ class Training(Statement):
     local_steps: int = 1
     keep_optimizer: bool = False
     participation: float = 1.0
+    adam_beta1: float = 0.9
+    adam_beta2: float = 0.999
+    adam_epsilon: float = 1e-8
+
+    def unusual_adam(self) -> str | None:
+        """Return in which constant this is not Adam as in its paper and every library, of whose steps attacks know the
+        size, or None. A step of Adam with a large epsilon shows no sign but the gradient itself."""
+        if self.optimizer != "adam":
+            return None
+        for name, usual in (("adam_beta1", 0.9), ("adam_beta2", 0.999), ("adam_epsilon", 1e-8)):
+            if (value := getattr(self, name)) != usual:
+                return (
+                    f"steps of Adam are told by its usual constants; these clients have {name} {value:g}, not"
+                    f" {usual:g}: not modelled, and no sign of protection"
+                )
+        return None

@@ -88,7 +88,7 @@ def unknown_adam(view: View) -> str | None:
         return Training.missing()
     if stated.optimizer != "adam":
         return f"updates are read as steps of Adam; these clients step with {stated.optimizer}"
-    return None
+    return stated.unusual_adam()
 
 
 def _from_others(view: View, batch: MessageBatch) -> Tensor:

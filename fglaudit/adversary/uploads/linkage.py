@@ -71,9 +71,10 @@ class LinkageAttack(Attack):
         assert most is not None
         codes, marks = [], []
         for code, values in pseudonymous(view, type(self).consumes[0], most):
-            rows = values.flatten(1).to(device)
+            rows = values.flatten(1).to(device, torch.double)
             codes.append(code)
-            marks.append(normalize(rows - rows.mean(0), dim=1))
+            # Messages of a training that diverged hold no numbers, and look like no other ones.
+            marks.append(normalize(rows - rows.mean(0), dim=1).nan_to_num(0.0))
         pairs, scores = [], []
         for first, second in itertools.combinations(range(len(marks)), 2):
             pairs.append(torch.cartesian_prod(codes[first], codes[second]))

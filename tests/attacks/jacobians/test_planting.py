@@ -6,11 +6,12 @@ import dataclasses
 
 import pytest
 import torch
+from node_graphs import graph as node_graph
 from torch import Tensor
 
 from fglaudit.attacks.jacobians.encoder import global_models
 from fglaudit.attacks.jacobians.jacobian_reading import JacobianReading
-from fglaudit.attacks.jacobians.planting import plant_encoder_run
+from fglaudit.attacks.jacobians.planting import _most_nodes, plant_encoder_run
 from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task
 from fglaudit.graph import FeatureKind, federate
 from fglaudit.interfaces import Planted
@@ -92,3 +93,17 @@ def test_few_features_leave_a_plain_leak_plain(features: int) -> None:
     binary = dataclasses.replace(federated, x=(federated.x > 0).float(), features=FeatureKind.BINARY)
     view = record(GFLAPPNP(rounds=2, hidden=8), binary).view(Observer((-1,), topology=True))
     assert planted_flaw(JacobianReading(), view, derive(0, "self-test"), torch.device("cpu")) is None
+
+
+@pytest.mark.parametrize("jacobians", [True, False])
+def test_wide_rows_are_planted_at_fewer_nodes(jacobians: bool) -> None:
+    """At 2000 features a self-test took many minutes: it grows with the square of them, or the cube."""
+    view = record(GFLAPPNP(rounds=2, hidden=8), node_graph()).view(Observer((SERVER,)))
+    narrow, wide = (_most_nodes(_with_features(view, count), jacobians) for count in (16, 20_000))
+    assert narrow > wide >= 4
+
+
+def _with_features(view: View, features: int) -> View:
+    first, *others = view.public.layout.items()
+    layout = {first[0]: (features, *first[1][1:]), **dict(others)}
+    return dataclasses.replace(view, public=dataclasses.replace(view.public, layout=layout, num_features=features))
