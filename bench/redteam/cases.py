@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from bench.redteam import (
+    borrowed_faults,
     direction_faults,
     local_faults,
     message_faults,
@@ -32,7 +33,7 @@ from fglaudit.testing import example_graph
 
 FAULT_FILES = (
     *(noise_faults, direction_faults, message_faults, local_faults, protocol_faults, sly_faults, report_faults),
-    statement_faults,
+    *(statement_faults, borrowed_faults),
 )
 """Imported for the faults that they register."""
 
@@ -178,6 +179,7 @@ def _broken(fault: str, family: str) -> Case:
         if fault in protocol_faults.PROTOCOLS:
             return protocol_faults.PROTOCOLS[fault](protocol), graph, honest
         assert fault in FAULTS, f"no fault is called {fault}"
+        FAULTS[fault].begin()
         return protocol, graph, Planted(honest, FAULTS[fault])
 
     return Case(f"{fault} {family}", True, build)
@@ -204,9 +206,12 @@ CASES: tuple[Case, ...] = (
         _broken(fault, family)
         for fault, family in (
             *(*_BROKEN, *direction_faults.BROKEN, *sly_faults.BROKEN, *report_faults.BROKEN),
-            *statement_faults.BROKEN,
+            *(*statement_faults.BROKEN, *borrowed_faults.BROKEN),
         )
     ),
     *(_honest(family) for family in FAMILIES),
-    *(_own(name, family) for name, family in (*OWN, *sly_faults.HONEST, *report_faults.HONEST)),
+    *(
+        _own(name, family)
+        for name, family in (*OWN, *sly_faults.HONEST, *report_faults.HONEST, *borrowed_faults.HONEST)
+    ),
 )

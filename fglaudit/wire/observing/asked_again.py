@@ -87,6 +87,14 @@ class AskedAgain:
             found = {**_all([about for about in stated if about.facts], why), **found}
         return made, found
 
+    def overhead(self) -> tuple[tuple[Tensor, Tensor] | None, str | None]:
+        """Return the bytes that the session counts beside its messages, and what is wrong with them: who reads how many
+        there are must learn nothing of rows."""
+        counted = self.session.overhead()
+        if counted is None or self._twin is None:
+            return counted, None
+        return counted, self._twin.overhead(counted)
+
     def draws(self, rng: torch.Generator) -> torch.Generator:
         """Return what a hook draws from: where the session is foreign never the run's own generator, from whose state
         it could tell one call of the run from another."""
