@@ -16,6 +16,7 @@ from bench.redteam import (
     borrowed_faults,
     direction_faults,
     local_faults,
+    memory_faults,
     message_faults,
     noise_faults,
     protocol_faults,
@@ -33,7 +34,7 @@ from fglaudit.testing import example_graph
 
 FAULT_FILES = (
     *(noise_faults, direction_faults, message_faults, local_faults, protocol_faults, sly_faults, report_faults),
-    *(statement_faults, borrowed_faults),
+    *(statement_faults, borrowed_faults, memory_faults),
 )
 """Imported for the faults that they register."""
 
@@ -206,7 +207,7 @@ CASES: tuple[Case, ...] = (
         _broken(fault, family)
         for fault, family in (
             *(*_BROKEN, *direction_faults.BROKEN, *sly_faults.BROKEN, *report_faults.BROKEN),
-            *(*statement_faults.BROKEN, *borrowed_faults.BROKEN),
+            *(*statement_faults.BROKEN, *borrowed_faults.BROKEN, *memory_faults.BROKEN),
         )
     ),
     *(_honest(family) for family in FAMILIES),

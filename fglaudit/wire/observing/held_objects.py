@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import FunctionType, ModuleType
 from typing import Any
 from weakref import ref
@@ -21,7 +21,7 @@ _HEAP = 1 << 9
 """Flag of types that a program made: those of the interpreter are not."""
 
 
-def objects(start: object) -> Iterator[object]:
+def objects(start: object, ends: Callable[[object], bool] = lambda held: False) -> Iterator[object]:
     """Yield ``start`` and the objects that it holds, in whatever they lie: what the garbage collector would follow, but
     for classes, modules and functions, which copies have in common; and what it does not know of."""
     waiting: list[object] = [start]
@@ -32,7 +32,7 @@ def objects(start: object) -> Iterator[object]:
             continue
         seen.add(id(held))
         yield held
-        if isinstance(held, FunctionType):
+        if isinstance(held, FunctionType) or ends(held):
             continue
         waiting += gc.get_referents(held)
         waiting += _beside(held)

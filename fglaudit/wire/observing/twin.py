@@ -98,13 +98,13 @@ class Twin:
             kept = about.target in drawn and any(isinstance(fact, Memoised) for fact in about.facts)
             if one is None or kept:
                 continue
-            if other is None or not _same_bits(one, other):
+            if other is None or not same_bits(one, other):
                 found[about.target] = _WHY
         return found
 
 
 def _unedited(given: Tensor, kept: Tensor) -> Tensor:
-    return given if _same_bits(given, kept) else kept
+    return given if same_bits(given, kept) else kept
 
 
 def _moved(rows: Tensor) -> Tensor:
@@ -116,7 +116,8 @@ def _moved(rows: Tensor) -> Tensor:
     return torch.cat([moved[: len(flat) - half], moved[:half]]).view(rows.shape)
 
 
-def _same_bits(one: Tensor, other: Tensor) -> bool:
+def same_bits(one: Tensor, other: Tensor) -> bool:
+    """Whether both have the same numbers, to the last bit and the sign of a zero."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     alike = (one == other) & (one.signbit() == other.signbit())
