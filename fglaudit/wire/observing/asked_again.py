@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import copy
 import math
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,7 +28,7 @@ from fglaudit.facts import Additive, Clipped, Field, Memoised, Rounded, Target
 from fglaudit.facts.residuals import Spending, strange_noise, unchanged
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import is_repeated
-from fglaudit.rng import copied, drew_one_word, split
+from fglaudit.rng import copied, drew_one_word, split, unforeseen
 from fglaudit.wire.observing.alike_rows import alike_rows
 from fglaudit.wire.observing.dependent_draws import bare_sum
 from fglaudit.wire.observing.drawn_alike import answers_alike, bits_alike
@@ -212,8 +211,7 @@ class AskedAgain:
     ) -> list[tuple[Any, Values]]:
         """Return what ``hook`` makes of each session, called in an order that nobody knows."""
         made: dict[int, tuple[Any, Values]] = {}
-        order = list(range(len(sessions)))
-        random.SystemRandom().shuffle(order)
+        order = torch.randperm(len(sessions), generator=unforeseen()).tolist()
         outside = kept_outside(self.session)
         for turn, number in enumerate(order):
             entered = {name: own(value) for name, value in values[number].items()}

@@ -99,20 +99,19 @@ class Moved(Redrawn):  # type: ignore[no-untyped-call]
         return made
 
 
-class RunsRedrawn(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A call in which everything that seems to be drawn from the run's generator is drawn from a shadow of it.
+class Shadowed(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A call in which everything that seems to be drawn from the run's generator is drawn from its shadow.
 
     Generators in one state have one shadow, so that who draws again, from a copy, gets the same, and cannot tell. Those
     of which the run's generator gave the seed have another seed.
 
     Args:
-        run: the run's own generator, as it is before the call.
+        run: the run's own generator, on the CPU as all are that hooks are handed, as it is before the call.
+        shadow: another one; or a copy of it, with which nothing changes.
     """
 
-    def __init__(self, run: torch.Generator) -> None:
+    def __init__(self, run: torch.Generator, shadow: torch.Generator) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        shadow = torch.Generator(run.device)
-        shadow.seed()
         self._shadows = {_bytes(run): shadow.get_state()}
 
     def __torch_dispatch__(
@@ -122,7 +121,7 @@ class RunsRedrawn(TorchDispatchMode):  # type: ignore[no-untyped-call]
         rng = given.get("generator")
         if not isinstance(rng, torch.Generator) or (state := _bytes(rng)) not in self._shadows:
             return func(*args, **given)
-        shadow = torch.Generator(rng.device)
+        shadow = torch.Generator()
         shadow.set_state(self._shadows[state])
         before = [arg.clone() if isinstance(arg, Tensor) else arg for arg in args]
         made = func(*args, **given)

@@ -10,7 +10,6 @@ the second must not, and who is called has nothing by which to tell one from the
 from __future__ import annotations
 
 import contextlib
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,9 +19,9 @@ from torch import Tensor
 from fglaudit.facts import Additive
 from fglaudit.facts.residuals import Spending, unchanged
 from fglaudit.interfaces import DefenseSession
-from fglaudit.rng import copied
+from fglaudit.rng import copied, unforeseen
 from fglaudit.wire.observing.drawn_alike import answers_alike
-from fglaudit.wire.observing.redrawn import Redrawn, RunsRedrawn
+from fglaudit.wire.observing.redrawn import Shadowed
 from fglaudit.wire.observing.stated import MANY, Hook, Stated, Values, one_message, own, unlike
 from fglaudit.wire.observing.twin import same_bits
 
@@ -46,15 +45,14 @@ class SeenDrawn:
     def of(hook: Hook, sessions: Sequence[DefenseSession], given: Values, rng: torch.Generator) -> SeenDrawn:
         """Call two copies of a session on ``given``, with copies of ``rng``."""
         plain, redrawn = sessions
-        calls = [(plain, Redrawn()), (redrawn, RunsRedrawn(rng))]
-        random.SystemRandom().shuffle(calls)
-        left: dict[bool, Values | None] = {}
-        for session, mode in calls:
-            values, drawn = {name: own(value) for name, value in given.items()}, copied(rng)
-            left[session is redrawn] = None
-            with contextlib.suppress(Exception), mode:  # whatever a plugin expects of random numbers
-                left[session is redrawn] = hook(session, values, drawn)[1]
-        return SeenDrawn(left[False], left[True])
+        calls = ((plain, copied(rng)), (redrawn, unforeseen()))
+        left: dict[int, Values | None] = {}
+        for number in torch.randperm(2, generator=unforeseen()).tolist():
+            session, shadow = calls[number]
+            values, left[number] = {name: own(value) for name, value in given.items()}, None
+            with contextlib.suppress(Exception), Shadowed(rng, shadow):  # whatever a plugin expects
+                left[number] = hook(session, values, copied(rng))[1]
+        return SeenDrawn(left[0], left[1])
 
     def wrong(self, about: Stated, given: Values, left: Values, spending: Spending, *, again: bool) -> str | None:
         """Return why what ``left`` the run's own call, of ``given``, is not made of what it drew, or None.
