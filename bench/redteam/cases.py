@@ -50,6 +50,12 @@ def citations() -> FederatedGraph:
     return dataclasses.replace(graph, x=graph.x + 0.1)
 
 
+def many() -> FederatedGraph:
+    """Return a graph of few features at 2 clients, of which each has more training nodes than weights."""
+    graph = example_graph(nodes=200, features=4, clients=2)
+    return dataclasses.replace(graph, x=graph.x + 0.1)
+
+
 def nodes() -> FederatedGraph:
     """Return GFL-APPNP's own kind of data, one node per client."""
     drawn = draw_task("csbm-dnc", CsbmTask(nodes=20, dimensions=8))
@@ -102,6 +108,7 @@ FAMILIES: dict[str, Family] = {
         "fedgcn", {"hops": 0, "rounds": 5}, "dp-sgd", {"epsilon": 4.0, "edges": "public", "degree_bound": 2}
     ),
     "sampled-gradients": Family("fedgcn", {"hops": 0, "rounds": 10}, "dp-sgd", _SAMPLED),
+    "many-losses": Family("fedgcn", {"hops": 0, "rounds": 5, "hidden": 1}, "dp-sgd", _SAMPLED, many),
     "rows": Family(
         "fedgcn", {"hops": 1, "rounds": 3}, "local-features", {"mechanism": "gaussian", "epsilon": 2.0, "delta": 1e-5}
     ),
@@ -155,6 +162,7 @@ _BROKEN: tuple[tuple[str, str], ...] = (
     ("UploadsSeeded", "uploads"), ("UploadsShareNoise", "uploads"), ("HalfTheGain", "sums"),
     ("HalfTheGain", "sums-2"), ("SendsTwice", "sums"), ("KnownClients", "models"),
     ("KnownSample", "sampled-gradients"), ("ShortDrawnTwice", "sampled-gradients"),
+    ("BareAmongManyLosses", "many-losses"),
 )  # fmt: skip
 
 
