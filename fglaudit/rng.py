@@ -9,6 +9,7 @@ hopeless, but the generator is no cryptographic one, and whoever sees enough of 
 from __future__ import annotations
 
 import hashlib
+import secrets
 
 import torch
 
@@ -43,6 +44,11 @@ def derive(seed: int, *path: str | int, key: bytes = b"") -> torch.Generator:
     return generator
 
 
+def unforeseen() -> torch.Generator:
+    """Return a generator that nobody can draw again, for what no record depends on and no plugin may foresee."""
+    return derive(0, "unforeseen", key=secrets.token_bytes(KEY_BYTES))
+
+
 def as_published(seed: int) -> torch.Generator:
     """Return a generator seeded as other people's code seeds theirs, to draw what they drew."""
     return torch.Generator().manual_seed(seed)
@@ -75,9 +81,17 @@ def copied(rng: torch.Generator) -> torch.Generator:
 
 
 def split(rng: torch.Generator, purpose: str) -> torch.Generator:
-    """Return an independent child of ``rng`` for ``purpose``; ``rng`` itself moves on by one draw."""
+    """Return an independent child of ``rng`` for ``purpose``; ``rng`` itself moves on by one draw.
+
+    A child's key follows from its parent's and not the other way round: who is handed a generator, a plugin say, knows
+    nothing of those that others draw from.
+    """
     seed = int(torch.randint(2**62, (1,), generator=rng).item())
-    return derive(seed, purpose, key=getattr(rng, "key", b""))
+    return derive(seed, purpose, key=_below(getattr(rng, "key", b""), seed))
+
+
+def _below(key: bytes, seed: int) -> bytes:
+    return hashlib.blake2b(seed.to_bytes(8, "little"), digest_size=KEY_BYTES, key=key).digest() if key else b""
 
 
 def drew_one_word(start: torch.Generator, now: torch.Generator) -> bool:

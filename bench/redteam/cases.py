@@ -13,8 +13,10 @@ from typing import Any
 import torch
 
 from bench.redteam import (
+    borrowed_faults,
     direction_faults,
     local_faults,
+    memory_faults,
     message_faults,
     noise_faults,
     protocol_faults,
@@ -32,7 +34,7 @@ from fglaudit.testing import example_graph
 
 FAULT_FILES = (
     *(noise_faults, direction_faults, message_faults, local_faults, protocol_faults, sly_faults, report_faults),
-    statement_faults,
+    *(statement_faults, borrowed_faults, memory_faults),
 )
 """Imported for the faults that they register."""
 
@@ -45,6 +47,12 @@ def users() -> FederatedGraph:
 def citations() -> FederatedGraph:
     """Return a graph of 60 nodes at 3 clients, of which every node has a neighbour."""
     graph = example_graph(features=12)
+    return dataclasses.replace(graph, x=graph.x + 0.1)
+
+
+def many() -> FederatedGraph:
+    """Return a graph of few features at 2 clients, of which each has more training nodes than weights."""
+    graph = example_graph(nodes=200, features=4, clients=2)
     return dataclasses.replace(graph, x=graph.x + 0.1)
 
 
@@ -100,6 +108,7 @@ FAMILIES: dict[str, Family] = {
         "fedgcn", {"hops": 0, "rounds": 5}, "dp-sgd", {"epsilon": 4.0, "edges": "public", "degree_bound": 2}
     ),
     "sampled-gradients": Family("fedgcn", {"hops": 0, "rounds": 10}, "dp-sgd", _SAMPLED),
+    "many-losses": Family("fedgcn", {"hops": 0, "rounds": 5, "hidden": 1}, "dp-sgd", _SAMPLED, many),
     "rows": Family(
         "fedgcn", {"hops": 1, "rounds": 3}, "local-features", {"mechanism": "gaussian", "epsilon": 2.0, "delta": 1e-5}
     ),
@@ -153,6 +162,7 @@ _BROKEN: tuple[tuple[str, str], ...] = (
     ("UploadsSeeded", "uploads"), ("UploadsShareNoise", "uploads"), ("HalfTheGain", "sums"),
     ("HalfTheGain", "sums-2"), ("SendsTwice", "sums"), ("KnownClients", "models"),
     ("KnownSample", "sampled-gradients"), ("ShortDrawnTwice", "sampled-gradients"),
+    ("BareAmongManyLosses", "many-losses"),
 )  # fmt: skip
 
 
@@ -178,6 +188,7 @@ def _broken(fault: str, family: str) -> Case:
         if fault in protocol_faults.PROTOCOLS:
             return protocol_faults.PROTOCOLS[fault](protocol), graph, honest
         assert fault in FAULTS, f"no fault is called {fault}"
+        FAULTS[fault].begin()
         return protocol, graph, Planted(honest, FAULTS[fault])
 
     return Case(f"{fault} {family}", True, build)
@@ -204,9 +215,12 @@ CASES: tuple[Case, ...] = (
         _broken(fault, family)
         for fault, family in (
             *(*_BROKEN, *direction_faults.BROKEN, *sly_faults.BROKEN, *report_faults.BROKEN),
-            *statement_faults.BROKEN,
+            *(*statement_faults.BROKEN, *borrowed_faults.BROKEN, *memory_faults.BROKEN),
         )
     ),
     *(_honest(family) for family in FAMILIES),
-    *(_own(name, family) for name, family in (*OWN, *sly_faults.HONEST, *report_faults.HONEST)),
+    *(
+        _own(name, family)
+        for name, family in (*OWN, *sly_faults.HONEST, *report_faults.HONEST, *borrowed_faults.HONEST)
+    ),
 )

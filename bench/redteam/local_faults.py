@@ -345,3 +345,15 @@ class UploadsSeeded(BrokenUploads):
 class UploadsShareNoise(BrokenUploads):
     def fresh(self, value: Tensor, rng: torch.Generator) -> Tensor:
         return super().fresh(value[:1], rng).expand_as(value)
+
+
+@fault
+class BareAmongManyLosses(BrokenGradients):
+    """A hundredth of the noise, where gradients are as wide as none of an audit, and not zero: a client has no more
+    weights than losses, and every sum of gradients may be a sample's."""
+
+    AUDITED = (1, 3, 64)
+
+    def fresh(self, total: Tensor, rng: torch.Generator) -> Tensor:
+        noise = super().fresh(total, rng)
+        return noise if total.shape[-1] in self.AUDITED or not bool(total.any()) else 0.01 * noise

@@ -21,6 +21,10 @@ from fglaudit.privacy.mechanism import Mechanism, draw
 class Broken(DefenseSession):
     """Does what ``inner`` does; a fault overrides one method."""
 
+    @classmethod
+    def begin(cls) -> None:
+        """Forget sessions of earlier runs."""
+
     def __init__(self, inner: DefenseSession) -> None:
         self.inner = inner
 

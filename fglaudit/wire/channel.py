@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Context
-from fglaudit.facts import ROWS, Additive, Fact, Unstated, first
+from fglaudit.facts import ROWS, Additive, Fact, Field, Unstated, first
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Attack, DefenseSession, LocalUpdate
 from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, ModelUpdate, Payload
@@ -287,7 +287,10 @@ class RecordingChannel:
         down = batch.receivers != SERVER
         self.bytes_up.index_add_(0, batch.senders[up], size[up])
         self.bytes_down.index_add_(0, batch.receivers[down], size[down])
-        if (more := self.session.overhead()) is not None:
+        more, wrong = self._again.overhead()
+        if wrong and self._home is None:  # who seals counts keys, and nobody follows that with other rows
+            self._observed.accuse({Field(type(batch.payload).__name__, "", "up"): wrong})
+        if more is not None:
             self.bytes_up += more[0]
             self.bytes_down += more[1]
 

@@ -238,6 +238,17 @@ def test_a_copied_generator_draws_and_splits_alike_and_is_as_secret() -> None:
     assert torch.equal(torch.rand(4, generator=again), torch.rand(4, generator=rng))
 
 
+def test_who_holds_a_child_knows_no_key_of_its_parent_or_of_another_child() -> None:
+    from fglaudit.rng import KeyedGenerator
+
+    parent, one, other = (derive(3, "noise", key=b"a" * 16) for _ in range(3))
+    first, second = split(one, "a call"), split(one, "a call")
+    assert isinstance(first, KeyedGenerator) and isinstance(second, KeyedGenerator)
+    assert isinstance(parent, KeyedGenerator)
+    assert len({parent.key, first.key, second.key}) == 3, "with the key of all, a plugin would know the run's own calls"
+    assert split(other, "a call").get_state().equal(split(parent, "a call").get_state())
+
+
 def test_only_one_module_seeds_generators_from_seeds() -> None:
     """``fglaudit.rng.moved`` keeps a stream as secret as its key; the first 64 bits of one would give it away."""
     root = Path(__file__).parents[2]

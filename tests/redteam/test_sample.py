@@ -38,6 +38,8 @@ SLY = (
     "NoiseSumsToZero sums",
     "LiesTellOfRows class-reports",
     "PlacesTell bits-many",
+    "PartsOfOthers latents",
+    "BytesTell sums",
 )
 """Those that behave where an audit looks, or tell by what nobody looks at."""
 HONEST = ("honest latents", "honest models", "honest uploads", "honest gradients", "honest bits", "honest rows")

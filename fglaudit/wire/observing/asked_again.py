@@ -5,10 +5,12 @@ that a row seeds by itself, earlier values in place of noise. So every hook of a
 and which states that it draws, is called on copies from one place in the code, in any order: for the run itself, with
 another generator, with the same draws and other values, and once on a twin with another memory
 (:mod:`fglaudit.wire.observing.twin`). Noise must differ in the second, in its last bits too, and be the same in the
-third; random answers must be alike in the second no more often than by chance. Now and then some more draws are
+third; random answers must be alike in the second no more often than by chance. Before all of these it is called twice
+where it is seen what it draws (:mod:`fglaudit.wire.observing.seen_drawn`). Now and then some more draws are
 looked at together, which shows noise that is made of other noise, and at first many of a few messages, two of which,
 or of whose rows, are the same where seeds are few. The copies are made before any is called, so whatever a session
-remembers, they remember too; it goes on with what the run's own copy remembers.
+remembers, they remember too; it goes on with what the run's own copy remembers. Nothing of a record depends on the
+order, which is drawn anew in every process: who knows the run's seed must not know it.
 """
 
 from __future__ import annotations
@@ -26,14 +28,15 @@ from fglaudit.facts import Additive, Clipped, Field, Memoised, Rounded, Target
 from fglaudit.facts.residuals import Spending, strange_noise, unchanged
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import is_repeated
-from fglaudit.rng import copied, drew_one_word, split
+from fglaudit.rng import copied, drew_one_word, split, unforeseen
 from fglaudit.wire.observing.alike_rows import alike_rows
 from fglaudit.wire.observing.dependent_draws import bare_sum
 from fglaudit.wire.observing.drawn_alike import answers_alike, bits_alike
 from fglaudit.wire.observing.foreign import is_foreign
-from fglaudit.wire.observing.kept_outside import copies_itself, has_slots, kept_outside
+from fglaudit.wire.observing.kept_outside import copies_itself, has_slots, kept_outside, shared
 from fglaudit.wire.observing.many_draws import FEWEST_DRAWS, of_few, strange_draws
 from fglaudit.wire.observing.own_draws import made_of_fewer
+from fglaudit.wire.observing.seen_drawn import SeenDrawn
 from fglaudit.wire.observing.stated import MANY, Hook, Stated, Values, draws_at_random, one_message, own, unlike
 from fglaudit.wire.observing.twin import Twin
 
@@ -41,6 +44,8 @@ MOST_ASKED = 2**26
 """Values of one call beyond which a hook is not asked again; what it draws is then not known to be the run's."""
 _ONE_WORD = "noise made of one draw of 32 bits or less, so that all of it can be guessed; draw every number from the\
  generator, or a seed of 62 bits"
+_MOST_LOOKED_AT = 8
+"""Calls after each of which it is looked at what a session keeps outside of itself."""
 MOST_DRAWN, MOST_DRAWS = 2**20, 64
 """Values and draws that are looked at together."""
 
@@ -87,6 +92,14 @@ class AskedAgain:
             found = {**_all([about for about in stated if about.facts], why), **found}
         return made, found
 
+    def overhead(self) -> tuple[tuple[Tensor, Tensor] | None, str | None]:
+        """Return the bytes that the session counts beside its messages, and what is wrong with them: who reads how many
+        there are must learn nothing of rows."""
+        counted = self.session.overhead()
+        if counted is None or self._twin is None:
+            return counted, None
+        return counted, self._twin.overhead(counted)
+
     def draws(self, rng: torch.Generator) -> torch.Generator:
         """Return what a hook draws from: where the session is foreign never the run's own generator, from whose state
         it could tell one call of the run from another."""
@@ -117,11 +130,16 @@ class AskedAgain:
             first_asked = [about for about in asked if about.target not in self._drawn]
             before = copy.deepcopy(self.session)
             copies = [copy.deepcopy(self.session) for _ in range(2 + self._more(asked, given))]
+            watched = [copy.deepcopy(self.session), copy.deepcopy(self.session)]
             twins = [twin.copied(self.session), twin.copied(self.session)]
         except Exception as error:  # whatever a session holds
             why = f"its session cannot be copied ({type(error).__name__}), so its noise cannot be asked for again"
             return self._once(hook, given, rng, asked, why)
+        if (kind := shared(before, copies[0])) is not None:
+            why = f"copies of its session share a {kind}, by which a call of one knows of that of another"
+            return self._once(hook, given, rng, asked, why)
         kept, other = {name: own(value) for name, value in given.items()}, _others(given, stated, rng)
+        seen = SeenDrawn.of(hook, watched, kept, rng)
         # All are copies, in any order: a session that knows which of them is the run's own is another one to each.
         seeds = [copied(rng), split(copied(rng), "asked again"), copied(rng), copied(rng)]
         seeds += [split(copied(rng), f"asked again {number}") for number in range(len(copies) - 2)]
@@ -129,7 +147,7 @@ class AskedAgain:
             copies[0] = self.session  # what it keeps beside its dictionary cannot be handed on
         sessions = [*copies[:2], *twins, *copies[2:]]
         values = [other if number == 2 else kept for number in range(len(sessions))]
-        made = _in_any_order(hook, sessions, values, seeds, split(copied(rng), "order"))
+        made = self._in_any_order(hook, sessions, values, seeds)
         live, same = made[0], made.pop(3)
         _go_on(self.session, sessions[0])
         keeps = _clipped_around(self.session, stated)
@@ -138,11 +156,14 @@ class AskedAgain:
         found = twin.compared([about for about in stated if about.facts], live[1], same[1], self._drawn)
         if twin.refused:
             found |= _all(asked, "its session cannot be called with other rows, so what it remembers is not known")
+        again = {about.target for about in asked if self._memoised(about)}
         for about in asked:
             if (wrong := self._wrong(about, kept, other, [left for _, left in made])) is not None:
                 found[about.target] = wrong
             elif _much(about, kept) and drew_one_word(rng, seeds[0]):
                 found[about.target] = _ONE_WORD
+            elif wrong := seen.wrong(about, kept, live[1], self.spending, again=about.target in again):
+                found[about.target] = wrong
         if not self.many:
             return live[0], found
         twice = None if few is None else of_few(before, few(), first_asked, rng, self.spending)
@@ -177,6 +198,28 @@ class AskedAgain:
             chosen = [v[:1] for v in chosen]
         return self._strange(about, _ids(kept, chosen[0], part), *chosen)
 
+    def _memoised(self, about: Stated) -> bool:
+        """Whether values of ``about`` may leave with what was drawn before."""
+        return about.target in self._drawn and any(isinstance(fact, Memoised) for fact in about.facts)
+
+    def _in_any_order(
+        self,
+        hook: Hook,
+        sessions: Sequence[DefenseSession],
+        values: Sequence[Values],
+        seeds: Sequence[torch.Generator],
+    ) -> list[tuple[Any, Values]]:
+        """Return what ``hook`` makes of each session, called in an order that nobody knows."""
+        made: dict[int, tuple[Any, Values]] = {}
+        order = torch.randperm(len(sessions), generator=unforeseen()).tolist()
+        outside = kept_outside(self.session)
+        for turn, number in enumerate(order):
+            entered = {name: own(value) for name, value in values[number].items()}
+            made[number] = hook(sessions[number], entered, seeds[number])  # one line for all, whoever looks
+            # What is kept may be gone when all have been called.
+            self._outside |= turn < _MOST_LOOKED_AT and kept_outside(self.session) != outside
+        return [made[number] for number in range(len(sessions))]
+
     def _strange(
         self,
         about: Stated,
@@ -188,7 +231,7 @@ class AskedAgain:
         alike: Tensor,
         *more: Tensor,
     ) -> str | None:
-        again = about.target in self._drawn and any(isinstance(f, Memoised) for f in about.facts)
+        again = self._memoised(about)
         self._drawn.add(about.target)
         if live.numel() == 0:
             return None
@@ -262,21 +305,6 @@ def _others(given: Values, stated: Sequence[Stated], rng: torch.Generator) -> Va
     return {
         name: own(value) if name in fixed else _other(value, split(copied(rng), name)) for name, value in given.items()
     }
-
-
-def _in_any_order(
-    hook: Hook,
-    sessions: Sequence[DefenseSession],
-    values: Sequence[Values],
-    seeds: Sequence[torch.Generator],
-    rng: torch.Generator,
-) -> list[tuple[Any, Values]]:
-    """Return what ``hook`` makes of each session, called in an order that ``rng`` draws."""
-    made: dict[int, tuple[Any, Values]] = {}
-    for number in torch.randperm(len(sessions), generator=rng).tolist():
-        entered = {name: own(value) for name, value in values[number].items()}
-        made[number] = hook(sessions[number], entered, seeds[number])  # one line for all, whoever looks
-    return [made[number] for number in range(len(sessions))]
 
 
 def _ids(given: Values, value: Tensor, part: Tensor | None) -> list[Tensor]:

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from types import FunctionType
 
 from fglaudit.interfaces import DefenseSession
+from fglaudit.wire.observing.held_objects import known_class, known_function, objects
 
-_DEEPEST = 4
-_HOOKS = ("prepare", "local_update", "release")
+_SCHEMES = ("_sealapi_cpp",)
+"""Compiled libraries of which sealing sessions hold keys and encoders."""
 
 
-def is_foreign(session: DefenseSession, depth: int = 0) -> bool:
-    """Whether ``session``, or one that it holds, is of a class that was not written here."""
+def is_foreign(session: DefenseSession) -> bool:
+    """Whether ``session`` or anything that it holds, a mechanism or a function say, is of code that was not written
+    here: what a session of this package does is done by its parts."""
     kind = type(session)
     home = sys.modules.get(kind.__module__)
     here = kind.__module__.partition(".")[0] == "fglaudit" and getattr(home, kind.__name__, None) is kind
-    if not here or any(name in vars(session) for name in _HOOKS):
-        return True
-    parts = [part for held in vars(session).values() for part in _sessions(held)]
-    return depth < _DEEPEST and any(is_foreign(part, depth + 1) for part in parts)
+    return not here or any(map(_of_others, objects(session)))
 
 
-def _sessions(held: object) -> list[DefenseSession]:
-    if isinstance(held, Mapping):
-        held = list(held.values())
-    listed = held if isinstance(held, list | tuple) else [held]
-    return [part for part in listed if isinstance(part, DefenseSession)]
+def _of_others(held: object) -> bool:
+    if isinstance(held, FunctionType):
+        return not known_function(held)
+    return not known_class(type(held), _SCHEMES)

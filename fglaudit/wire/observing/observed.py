@@ -43,6 +43,7 @@ from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import SERVER, MessageBatch, Payload, is_repeated
 from fglaudit.wire.observing.compared_values import ComparedValues, applied
+from fglaudit.wire.observing.foreign import is_foreign
 from fglaudit.wire.observing.last_received import LastReceived
 from fglaudit.wire.observing.merged_values import merges
 from fglaudit.wire.observing.noted_graph import ACROSS, ReadGraphs
@@ -53,6 +54,10 @@ from fglaudit.wire.observing.stated import Stated, one_message
 from fglaudit.wire.observing.summed_gradients import expected_sum, outside_samples
 
 Noise = tuple[Tensor, Tensor, Shape] | None
+_NO_ROOM = (
+    "a client samples as many losses as it has weights, or more than are compared, so that any sum may be a sample's"
+    " and its noise is not seen; train a larger model, or more clients"
+)
 
 
 class Observed:
@@ -252,7 +257,9 @@ class Observed:
         """Compare what no sample of ``examples`` [E, K, D'] can account for: the part of ``after`` that is orthogonal
         to all of them, in an orthonormal basis, so that independent noise stays so."""
         if (outside := outside_samples(examples, after)) is None:
-            return  # every value could be a sample's
+            if is_foreign(self.session) and bool(examples.any()):
+                self._note(GRADIENTS, _NO_ROOM)
+            return
         left, loose = outside
         self._compared.compare(GRADIENTS, facts, torch.zeros_like(left), left, None, 0, slack=loose)
 

@@ -22,6 +22,7 @@ from fglaudit.facts import Additive, Fact, Memoised, Sampled, Target
 from fglaudit.interfaces import DefenseSession
 from fglaudit.rng import copied, split
 from fglaudit.wire.observing.redrawn import Redrawn
+from fglaudit.wire.observing.seen_drawn import WATCHED
 from fglaudit.wire.observing.stated import MANY, Hook, Stated, Values, one_message, own, stepped, unlike
 from fglaudit.wire.observing.whose_draws import CALLS, LOOKS, Changed, alone, give, partly_shared
 
@@ -41,7 +42,6 @@ _EXPANDED = (
     "noise that another library draws from a seed, so that it is not seen whether every number has a draw of its own;"
     " draw it with torch, from the generator"
 )
-_WATCHED = "noise that is another where it is seen what is drawn"
 
 Called = Callable[..., Tensor | None]
 """Calls a hook under a :class:`Redrawn`, or None, with ``another`` generator or the run's, and returns its noise [N] in
@@ -130,7 +130,7 @@ def _strange_draws(called: Called, rng: torch.Generator) -> str | None:
         return ""  # the hook draws from elsewhere too, which is found by calling it twice
     unseen = called(None)
     if unseen is None or unseen.shape != base.shape or bool(((unseen - base).abs() > 1).any()):
-        return _WATCHED
+        return WATCHED
     called(another := Redrawn(), another=True)
     plain.drawn = [
         (start, end, 0.0 if math.isnan(bits) and same else bits)

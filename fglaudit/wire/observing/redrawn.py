@@ -97,3 +97,39 @@ class Moved(Redrawn):  # type: ignore[no-untyped-call]
         if self.by and self.count - before == self.by[0].numel() and self.drawn[-1][2] == math.inf:
             made += self.by.pop(0).view(made.shape).to(made)
         return made
+
+
+class Shadowed(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A call in which everything that seems to be drawn from the run's generator is drawn from its shadow.
+
+    Generators in one state have one shadow, so that who draws again, from a copy, gets the same, and cannot tell. Those
+    of which the run's generator gave the seed have another seed.
+
+    Args:
+        run: the run's own generator, on the CPU as all are that hooks are handed, as it is before the call.
+        shadow: another one; or a copy of it, with which nothing changes.
+    """
+
+    def __init__(self, run: torch.Generator, shadow: torch.Generator) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._shadows = {_bytes(run): shadow.get_state()}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        given = kwargs or {}
+        rng = given.get("generator")
+        if not isinstance(rng, torch.Generator) or (state := _bytes(rng)) not in self._shadows:
+            return func(*args, **given)
+        shadow = torch.Generator()
+        shadow.set_state(self._shadows[state])
+        before = [arg.clone() if isinstance(arg, Tensor) else arg for arg in args]
+        made = func(*args, **given)
+        other = func(*before, **(given | {"generator": shadow}))
+        self._shadows[_bytes(rng)] = shadow.get_state()
+        return made.copy_(other) if isinstance(made, Tensor) else other
+
+
+def _bytes(rng: torch.Generator) -> bytes:
+    state: bytes = rng.get_state().numpy().tobytes()
+    return state

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import torch
 from torch import Tensor
 
 from fglaudit.facts import Clipped, Fact, Sampled
 from fglaudit.facts.explaining import ROUNDOFF
+from fglaudit.rng import unforeseen
 
 _COLUMNS = 512
 """Of a gradient, where examples are sampled and the sample must be projected out."""
@@ -25,7 +27,7 @@ def expected_sum(gradients: Tensor, stated: Sequence[Fact]) -> tuple[Tensor, Ten
     if bool((scale == 0).any()):
         gradients = torch.where((scale > 0).unsqueeze(2), gradients, 0.0)
     if any(isinstance(fact, Sampled) for fact in stated):
-        return gradients[:, :, _spread(gradients.shape[2])] * scale.unsqueeze(2), scale
+        return gradients[:, :, _some(gradients.shape[2])] * scale.unsqueeze(2), scale
     total = torch.einsum("ek,ekd->kd", scale, gradients)
     size = torch.linalg.vector_norm(scale.unsqueeze(2) * gradients, dim=0) if len(gradients) else total.abs()
     return total, size * len(gradients) ** 0.5
@@ -38,11 +40,13 @@ def outside_samples(examples: Tensor, after: Tensor) -> tuple[Tensor, Tensor] | 
     if width <= count:
         return None
     basis = torch.linalg.qr(examples.double().permute(1, 2, 0), mode="complete").Q[:, :, count:]
-    outside = torch.einsum("kdf,kd->kf", basis, after[:, _spread(after.shape[1])].double())
+    outside = torch.einsum("kdf,kd->kf", basis, after[:, _some(after.shape[1])].double())
     size = examples.double().norm(dim=2).sum(0).unsqueeze(1)
     return outside, 64 * ROUNDOFF.get(after.dtype, 0.0) * size
 
 
-def _spread(width: int) -> slice:
-    """Return at most ``_COLUMNS`` of ``width`` columns, evenly spread."""
-    return slice(0, None, max(1, -(-width // _COLUMNS)))
+@cache
+def _some(width: int) -> Tensor:
+    """Return ``_COLUMNS`` of ``width`` columns, or all of fewer: which ones nobody knows, since noise may be right in
+    those that are looked at alone. They stay the same in a process, so that calls can be compared."""
+    return torch.randperm(width, generator=unforeseen())[:_COLUMNS].sort().values

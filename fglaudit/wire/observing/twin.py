@@ -21,6 +21,7 @@ from fglaudit.wire.observing.stated import Hook, Stated, Values
 
 _WHY = "what leaves says something of other rows or values, which the session remembers: with others the same message\
  leaves otherwise"
+_UNKNOWN = "its session cannot be followed with other rows"
 
 
 class Twin:
@@ -79,6 +80,14 @@ class Twin:
             return {}
         return {} if rows else self.compared(stated, left, again)
 
+    def overhead(self, counted: tuple[Tensor, Tensor]) -> str | None:
+        """Return why the bytes [K] that the session ``counted`` beside its messages say something, or None."""
+        if self.session is None:
+            return f"bytes beside messages of which it is not known what they say: {_UNKNOWN}"
+        again = self.session.overhead()
+        same = again is not None and all(torch.equal(one, other) for one, other in zip(counted, again, strict=True))
+        return None if same else "bytes beside messages that are others where rows or values are others"
+
     def compared(
         self, stated: Sequence[Stated], left: Values, again: Values, drawn: Collection[Target] = ()
     ) -> dict[Target, str]:
@@ -89,22 +98,26 @@ class Twin:
             kept = about.target in drawn and any(isinstance(fact, Memoised) for fact in about.facts)
             if one is None or kept:
                 continue
-            if other is None or not _same_bits(one, other):
+            if other is None or not same_bits(one, other):
                 found[about.target] = _WHY
         return found
 
 
 def _unedited(given: Tensor, kept: Tensor) -> Tensor:
-    return given if _same_bits(given, kept) else kept
+    return given if same_bits(given, kept) else kept
 
 
 def _moved(rows: Tensor) -> Tensor:
-    """Return the same numbers in other places."""
+    """Return numbers of ``rows`` in other places, half of them twice and the others not at all: sums of rows are other
+    ones too."""
     flat = rows.flatten()
-    return flat.flip(0).roll(len(flat) // 3).view(rows.shape)
+    half = len(flat) // 2
+    moved = flat.flip(0).roll(len(flat) // 3)
+    return torch.cat([moved[: len(flat) - half], moved[:half]]).view(rows.shape)
 
 
-def _same_bits(one: Tensor, other: Tensor) -> bool:
+def same_bits(one: Tensor, other: Tensor) -> bool:
+    """Whether both have the same numbers, to the last bit and the sign of a zero."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     alike = (one == other) & (one.signbit() == other.signbit())
