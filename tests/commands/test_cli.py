@@ -404,5 +404,5 @@ def test_an_interrupted_command_says_so_and_how_it_goes_on(
     monkeypatch.setattr(home, interrupted)
     assert call(*arguments) == 130
     again = shlex.join(["fglaudit", *arguments])
-    said = f"stopped; to start again, or go on from what is kept: {again}"
+    said = f"stopped; to start again, or go on from what was kept (a run keeps finished cells): {again}"
     assert capsys.readouterr().err.splitlines()[-1] == said
