@@ -20,6 +20,7 @@ from fglaudit.rng import derive
 from fglaudit.testing import CPU
 from fglaudit.wire.channel import RecordingChannel
 from fglaudit.wire.observing.foreign import is_foreign
+from fglaudit.wire.observing.held_objects import known_class
 
 
 class _Noise:
@@ -99,3 +100,12 @@ def test_noise_on_sums_of_samples_is_looked_at_where_nobody_expects_it(
     update(0.01 * torch.rand(losses, 2, 1024, generator=derive(0, "gradients")))
     assert [change.why for change in channel.unstated if told not in change.why] == []
     assert bool(channel.unstated) is bool(told)
+
+
+def test_a_cipher_of_a_known_library_is_nobody_s_code() -> None:
+    """Its class lies in a part of a compiled module, which is no module of its own."""
+    aead = pytest.importorskip("cryptography.hazmat.primitives.ciphers.aead")
+    cipher = aead.ChaCha20Poly1305(bytes(32))
+    assert not known_class(type(cipher)) and known_class(type(cipher), ("cryptography",))
+    says_so = type("ChaCha20Poly1305", (), {"__module__": type(cipher).__module__})
+    assert not known_class(says_so, ("cryptography",))

@@ -8,8 +8,8 @@ from types import FunctionType
 from fglaudit.interfaces import DefenseSession
 from fglaudit.wire.observing.held_objects import known_class, known_function, objects
 
-_SCHEMES = ("_sealapi_cpp",)
-"""Compiled libraries of which sealing sessions hold keys and encoders."""
+_SCHEMES = ("_sealapi_cpp", "cryptography")
+"""Libraries of which sealing sessions hold keys, encoders and ciphers."""
 
 
 def is_foreign(session: DefenseSession) -> bool:

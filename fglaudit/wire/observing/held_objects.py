@@ -56,16 +56,23 @@ def slots(kind: type) -> tuple[str, ...]:
 
 
 def known_class(kind: type, also: Collection[str] = ()) -> bool:
-    """Whether ``kind`` is of the standard library, torch, numpy or this package, or of a module in ``also``, and not
+    """Whether ``kind`` is of the standard library, torch, numpy or this package, or of a package in ``also``, and not
     merely says so."""
     if kind.__module__ == "builtins":  # which has no name for some of its own
         return not kind.__flags__ & _HEAP
-    if kind.__module__.partition(".")[0] not in KNOWN and kind.__module__ not in also:
+    if kind.__module__.partition(".")[0] not in KNOWN | set(also):
         return False
-    found: Any = sys.modules.get(kind.__module__)
-    for name in kind.__qualname__.split("."):
+    return _named(f"{kind.__module__}.{kind.__qualname__}") is kind
+
+
+def _named(path: str) -> Any:
+    """Return what goes by the name ``path``, or None; parts of compiled modules are no modules of their own."""
+    names = path.split(".")
+    known = next((n for n in range(len(names), 0, -1) if ".".join(names[:n]) in sys.modules), 0)
+    found: Any = sys.modules.get(".".join(names[:known]))
+    for name in names[known:]:
         found = getattr(found, name, None)
-    return found is kind
+    return found
 
 
 def known_code(hook: Any, kind: type) -> bool:

@@ -121,6 +121,11 @@ class DeviceTensor(Tensor):
         return _execute(func, args, kwargs or {})
 
 
+# It stands for torch's own tensors: who asks by whom a session's objects were written is told so.
+DeviceTensor.__module__ = "torch"
+torch.DeviceTensor = DeviceTensor  # type: ignore[attr-defined]
+
+
 class DeviceGenerator(torch.Generator):
     """A generator of the device. Operators get another object for the same generator: ``_cdata`` tells which one."""
 
