@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -381,28 +380,3 @@ def test_a_reader_that_stops_is_no_failed_cell() -> None:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b"" and process.wait() == 130
-
-
-@pytest.mark.parametrize(
-    ("arguments", "home"),
-    [
-        (["report", "runs/a b"], "fglaudit.files.own.check_writable"),
-        (["compare", "runs/a", "runs/b"], "fglaudit.reports.compare.compare_folders"),
-        (["reproduce", "fedgcn-table2"], "fglaudit.reproduce.run.reproduce"),
-        (["run", "small.yaml", "--dry-run"], "fglaudit.execution.display.print_plan"),
-    ],
-)
-def test_an_interrupted_command_says_so_and_how_it_goes_on(
-    arguments: list[str], home: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """All but ``run`` ended without a word."""
-
-    def interrupted(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    Path("runs/a b").mkdir(parents=True)
-    monkeypatch.setattr(home, interrupted)
-    assert call(*arguments) == 130
-    again = shlex.join(["fglaudit", *arguments])
-    said = f"stopped; to start again, or go on from what was kept (a run keeps finished cells): {again}"
-    assert capsys.readouterr().err.splitlines()[-1] == said

@@ -52,7 +52,8 @@ def slots(kind: type) -> tuple[str, ...]:
     """Return the names under which instances hold something outside of their dictionary because of ``kind``."""
     named = vars(kind).get("__slots__", ())
     names = (named,) if isinstance(named, str) else tuple(named)
-    return () if known_class(kind) else tuple(n for n in names if n not in ("__dict__", "__weakref__"))
+    found = tuple(n for n in names if n not in ("__dict__", "__weakref__"))
+    return () if not found or known_class(kind) else found
 
 
 def known_class(kind: type, also: Collection[str] = ()) -> bool:
@@ -60,7 +61,8 @@ def known_class(kind: type, also: Collection[str] = ()) -> bool:
     merely says so."""
     if kind.__module__ == "builtins":  # which has no name for some of its own
         return not kind.__flags__ & _HEAP
-    if kind.__module__.partition(".")[0] not in KNOWN | set(also):
+    package = kind.__module__.partition(".")[0]
+    if package not in KNOWN and package not in also:
         return False
     return _named(f"{kind.__module__}.{kind.__qualname__}") is kind
 
