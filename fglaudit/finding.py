@@ -137,6 +137,7 @@ class Finding:
     advantage_class_high: float | None = None
     accuracy_balanced: float | None = None  # mean over classes of the share of their test nodes that are named right
     dataset_args: str = ""  # what tells graphs of one name apart: see fglaudit.suite.cell.dataset_arguments
+    unique_exact: int | None = None  # how many rows are exact that no other node has, and that a guess has not
 
     @property
     def key(self) -> str:

@@ -19,12 +19,13 @@ from fglaudit.scoring.many_attacks import step_down
 from fglaudit.scoring.metrics import RATES, exceeds_zero
 from fglaudit.scoring.one_client import one_client_p_value
 from fglaudit.scoring.rates import clusters_like, seeds_needed
+from fglaudit.scoring.unique_rows import LEVEL, dealt_at_random
 
 NEGLIGIBLE = 0.02
 """Up to this upper end of the advantage's interval an attack counts as not having succeeded."""
-MEAN, ONE_CLIENT, PROOF = "mean", "one client", "proof"
+MEAN, ONE_CLIENT, PROOF, UNIQUE = "mean", "one client", "proof", "unique rows"
 """Grounds on which something is called a leak: the mean over all targets, the client that lost most, rows that are
-proven to be determined."""
+proven to be determined, exact rows that one node alone has."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Leak:
         breakdowns: mean over seeds of the score by degree, class and client.
         clusters: clients x seeds; None where the records do not hold them.
         redrawn: whether another seed brings new clients.
-        grounds: why this is called a leak, of ``MEAN``, ``ONE_CLIENT``, ``PROOF``; empty where it is not.
+        grounds: why this is called a leak, of ``MEAN``, ``ONE_CLIENT``, ``PROOF``, ``UNIQUE``; empty where it is not.
     """
 
     findings: tuple[Finding, ...]
@@ -181,6 +182,17 @@ class Leak:
         return one_client_p_value(self.clusters)
 
     @property
+    def unique_exact(self) -> float:
+        """How many rows that one node alone has it rebuilt exactly, where a guess did not; the mean over seeds."""
+        return self.mean("unique_exact") or 0.0
+
+    @property
+    def dealt_at_random(self) -> float:
+        """A bound on the p-value of "its exact rows fell to their nodes by chance"; see ``scoring.unique_rows``."""
+        clients = max((finding.clients for finding in self.scored), default=0)
+        return dealt_at_random(self.unique_exact, clients) if self.measured and clients else 1.0
+
+    @property
     def proven(self) -> float | None:
         """Share of the rows that are proven to be determined, whatever the attack; of working attacks."""
         return self.mean("identifiable_rate") if self.measured else None
@@ -255,7 +267,7 @@ def judged(leaks: Sequence[Leak]) -> tuple[Leak, ...]:
 
     Attacks of one observer on one quantity are corrected for their number (Holm), over the mean and over single clients
     alike, each with 0.025 for a false alarm: in a setting where nothing leaks at most 0.05 of an observer's verdicts on
-    a quantity are wrong. Proofs need no statistics.
+    a quantity are wrong, and one in a thousand by rows that one node alone has. Proofs need no statistics.
     """
     found: dict[int, tuple[str, ...]] = {}
     for family in {(leak.observer, leak.quantity): None for leak in leaks}:
@@ -272,6 +284,7 @@ def judged(leaks: Sequence[Leak]) -> tuple[Leak, ...]:
                     (MEAN, mean_leaks and (leak.advantage or 0.0) > NEGLIGIBLE),
                     (ONE_CLIENT, client_leaks),
                     (PROOF, bool(leak.proven)),
+                    (UNIQUE, leak.dealt_at_random * len(tried) <= LEVEL),
                 )
                 if holds
             )

@@ -16,8 +16,8 @@ from fglaudit.reports.choosing.choice import Confirmations
 from fglaudit.reports.choosing.cost import cost_lines
 from fglaudit.reports.choosing.fell_behind import fell_behind
 from fglaudit.reports.labels import Labels, place
-from fglaudit.reports.leaks import FEATURES, MEAN, NEGLIGIBLE, ONE_CLIENT, Leak, says_most
-from fglaudit.reports.numbers import against, decimal, few, percent, plural
+from fglaudit.reports.leaks import FEATURES, MEAN, NEGLIGIBLE, ONE_CLIENT, UNIQUE, Leak, says_most
+from fglaudit.reports.numbers import against, count, decimal, few, percent, plural
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting, tested_epsilons
 from fglaudit.reports.wording.assurance import PUBLIC_SEED, assurance, public_seed
@@ -125,6 +125,8 @@ def _observer(
     ground = f"Attack {worst.attack}; {sure}; {labels.setting(where)}, on {place(where)}."
     if worst.proven and "proven" not in found.headline:
         ground += f" {percent(worst.proven)} of the rows are proven to be determined, whatever the attack."
+    if UNIQUE in worst.grounds and MEAN not in worst.grounds:
+        ground += f" {count(worst.unique_exact)} of the exact rows are of one node alone, which chance does not deal."
     strongest = [(s, leak) for s in settings for leak in s.strongest_by_quantity(observer).values()]
     best = [pair for pair in strongest if pair[1].quantity == worst.quantity and pair[0].dataset == where.dataset]
     leaks = [pair for pair in measured if pair[1].grounds]
@@ -217,7 +219,7 @@ def _about(pairs: Sequence[tuple[Setting, Leak]]) -> list[tuple[Setting, Leak]]:
 
 
 def _leak_headline(leak: Leak) -> str:
-    if MEAN in leak.grounds:
+    if MEAN in leak.grounds or UNIQUE in leak.grounds:
         return f"{_sentence(_gets(leak))}."
     if ONE_CLIENT in leak.grounds:
         return f"At one client the advantage is {decimal(leak.worst_client)}; over all of them it {_gets(leak)}."

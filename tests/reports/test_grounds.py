@@ -22,7 +22,7 @@ from fglaudit.quantities.base import NO_ROW_REACHES
 from fglaudit.reports.answers import AnswerWord
 from fglaudit.reports.choosing.choice import CHOSEN
 from fglaudit.reports.labels import Labels
-from fglaudit.reports.leaks import MEAN, ONE_CLIENT, PROOF, Leak
+from fglaudit.reports.leaks import MEAN, ONE_CLIENT, PROOF, UNIQUE, Leak
 from fglaudit.reports.records import load_run
 from fglaudit.reports.summary import Setting, summarize
 from fglaudit.reports.verdict import ObserverVerdict, make_verdict
@@ -110,6 +110,25 @@ def test_proven_rows_are_a_leak_without_any_statistics(tmp_path: Path) -> None:
     assert leaks_of(tmp_path / "again", cell({"proof": few}, identifiable_rate=0.02))["proof"].grounds == (PROOF,)
     broken = cell({"proof": few}, identifiable_rate=0.02, status=Status.BROKEN_ATTACK)
     assert leaks_of(tmp_path / "broken", broken)["proof"].grounds == ()
+
+
+def test_exact_rows_of_one_node_alone_are_a_leak_though_clients_are_few(tmp_path: Path) -> None:
+    three = rows([40, 38, 41])
+    leak = leaks_of(tmp_path / "a", cell({"sums": three}, unique_exact=90))["sums"]
+    assert not leak.estimate.shown and leak.grounds == (UNIQUE,)
+    found = verdict(tmp_path / "b", cell({"sums": three}, unique_exact=90))
+    assert found.word is AnswerWord.LEAKS and "90 of the exact rows" in found.detail
+    for name, columns in (
+        ("shared with other nodes", {"unique_exact": 0}),
+        ("as many as chance deals", {"unique_exact": make_cell(PROTOCOLS[0], DEFENSES[0], 0).findings[0].clients + 3}),
+        ("broken", {"unique_exact": 90, "status": Status.BROKEN_ATTACK}),
+    ):
+        assert leaks_of(tmp_path / name, cell({"sums": three}, **columns))["sums"].grounds == (), name
+
+
+def test_rows_of_one_node_alone_count_by_their_mean_over_seeds(tmp_path: Path) -> None:
+    cells = [cell({"sums": rows([40, 38])}, seed, unique_exact=right) for seed, right in ((0, 60), (1, 0))]
+    assert leaks_of(tmp_path, *cells)["sums"].unique_exact == 30
 
 
 def test_held_takes_every_adapted_attacks_own_upper_end(tmp_path: Path) -> None:

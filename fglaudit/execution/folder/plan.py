@@ -20,7 +20,7 @@ _ROWS = "rows"  # [observer, its knowledge, attack] of every finding
 _DESCRIPTION, _COLUMN = "description.", "column."
 _SHARED = (
     "dataset", "partition", "clients", "protocol", "protocol_args", "server", "defense", "defense_args", "seed",
-    *sorted(LATER_COLUMNS),
+    "dataset_args",
 )  # fmt: skip
 
 

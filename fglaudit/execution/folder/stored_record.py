@@ -35,6 +35,7 @@ _NOT_NEGATIVE = frozenset(
     {
         "clients", "targets", "relative_error", "epsilon_claimed", "epsilon_accounted", "epsilon_empirical", "releases",
         "bytes_up", "bytes_down", "ciphertext_bytes", "seconds_train", "seconds_attack", "claimed_rate",
+        "unique_exact",
         "epsilon", "claimed", "largest_epsilon", "ceiling", "mu", "replays",
     }
 )  # fmt: skip
@@ -168,7 +169,7 @@ def _check_guarantee(verdict: Any, states: Any) -> None:
 
 _KEYS = {f.name for f in fields(CellRecord)}
 _LATER = {"examples"}
-LATER_COLUMNS = frozenset({"dataset_args"})
+LATER_COLUMNS = frozenset({"dataset_args", "unique_exact"})
 """What older records lack: they are read with what these have where nothing is known."""
 
 

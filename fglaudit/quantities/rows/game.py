@@ -30,6 +30,7 @@ class Game(Question):
         labels, degrees, owners: of the targets, for breakdowns.
         known: how many exposed nodes are no targets, since the observer knows their rows beforehand.
         predicted: the class that each node of the graph predicts [N], where nodes report it; empty otherwise.
+        every: the rows of all nodes of the graph [M, F], of which ``truth`` is part.
     """
 
     kind: FeatureKind = FeatureKind.REAL
@@ -38,6 +39,7 @@ class Game(Question):
     owners: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
     known: int = 0
     predicted: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.long))
+    every: Tensor = field(default_factory=lambda: torch.empty(0, 0))
 
     @property
     def targets(self) -> Tensor:
@@ -70,13 +72,14 @@ class Game(Question):
             owners=owners,
             known=len(exposed) - len(targets) // samples,
             predicted=truth.trained.get(PREDICTED_CLASSES, labels[:0]),
+            every=graph.x.reshape(-1, graph.num_features),
         )
 
     @staticmethod
     def about(nodes: Tensor, rows: Tensor, kind: FeatureKind) -> Game:
         """Return the game of guessing ``rows`` [T, F] of ``nodes`` [T], all one cluster."""
         none = torch.zeros_like(nodes)
-        return Game(nodes, rows, none, kind=kind, labels=none, degrees=none, owners=none)
+        return Game(nodes, rows, none, kind=kind, labels=none, degrees=none, owners=none, every=rows)
 
     def answer(self, result: Reconstruction) -> tuple[Tensor, Tensor, Tensor]:
         """Return the attack's rows in the order of the targets [T, F], which of them it gave [T], and which it proved

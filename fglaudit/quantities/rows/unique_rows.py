@@ -1,0 +1,38 @@
+"""Which rebuilt rows belong to one node alone: nothing but messages about that node can tell them.
+
+Rows that several nodes share (rows of zeros, the words of a frequent kind) may be guessed; a row that no other node of
+the graph has may not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fglaudit.graph import FeatureKind
+from fglaudit.quantities.rows.metrics import RELATIVE_TOLERANCE, support
+
+MOST_COMPARED = 512
+"""Rows that are compared with all others at the most, where rows are real-valued: some hundred show as much as all."""
+
+
+def unique_among(rows: Tensor, every: Tensor, kind: FeatureKind) -> Tensor:
+    """Return which of ``rows`` [R, F] stand once in ``every`` [N, F], of which they are part, a mask [R].
+
+    A row of zeros never counts, since it is what comes out where there is nothing to go by.
+    Binary rows are compared by which entries are not zero. Of real-valued rows two count as one unless a row that is
+    exact for the one (:func:`.metrics.exact`) cannot be for the other; only the first ``MOST_COMPARED`` are looked at.
+    """
+    unique = torch.zeros(len(rows), dtype=torch.bool)
+    if kind is not FeatureKind.REAL:
+        packed = np.packbits(support(torch.cat([every, rows]), kind).cpu().numpy(), axis=1)
+        _, kinds = np.unique(packed.view(np.dtype((np.void, packed.shape[1]))).reshape(-1), return_inverse=True)
+        counts = np.bincount(kinds[: len(every)])
+        unique = torch.from_numpy(counts[kinds[len(every) :]] == 1)
+    elif len(rows):
+        some = rows[:MOST_COMPARED].float()
+        # Rows within twice the tolerance of each other in every entry are at most this far apart.
+        reach = 2 * RELATIVE_TOLERANCE * some.abs().amax(1) * some.shape[1] ** 0.5
+        unique[: len(some)] = (torch.cdist(some, every.float()) <= reach[:, None]).sum(1) == 1
+    return unique & rows.any(1)
