@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 
 from fglaudit.graph import FeatureKind
-from fglaudit.quantities.rows.unique_rows import MOST_COMPARED, unique_among
+from fglaudit.quantities.rows.game import Game
+from fglaudit.quantities.rows.metrics import RowScores
+from fglaudit.quantities.rows.unique_rows import MOST_COMPARED, unique_among, unique_exact
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.25])
@@ -25,16 +27,30 @@ def test_real_rows_that_one_exact_row_could_serve_both_are_not_unique() -> None:
 
 
 def test_of_real_rows_a_limited_number_is_looked_at() -> None:
-    every = torch.arange(2.0 * MOST_COMPARED)[:, None] + torch.tensor([[1.0, 1000.0]])
-    assert (
-        unique_among(
-            every * torch.tensor([[1000.0, 1.0]]), every * torch.tensor([[1000.0, 1.0]]), FeatureKind.REAL
-        ).sum()
-        <= MOST_COMPARED
-    )
+    every = torch.randn(2 * MOST_COMPARED, 3, generator=torch.Generator().manual_seed(0))
+    assert not unique_among(every, every, FeatureKind.REAL)[MOST_COMPARED:].any()
 
 
 @pytest.mark.parametrize("kind", [FeatureKind.BINARY, FeatureKind.REAL])
 def test_no_rows_are_asked_about_without_an_error(kind: FeatureKind) -> None:
     none: Tensor = torch.zeros(0, 3)
     assert unique_among(none, torch.ones(2, 3), kind).tolist() == []
+
+
+def hits(*right: int) -> RowScores:
+    exact = torch.tensor(right).float()
+    return RowScores(exact, exact, exact, 1 - exact)
+
+
+def test_what_a_guess_has_too_and_what_other_nodes_have_does_not_count() -> None:
+    rows = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 1, 0]])
+    game = Game.about(torch.arange(5), rows, FeatureKind.BINARY)
+    empty = Game.about(torch.arange(0), rows[:0], FeatureKind.BINARY)
+    assert unique_exact([empty, game], hits(1, 1, 0, 1, 1), hits(0, 1, 0, 0, 0)) == 1
+    assert unique_exact([game, game], hits(*[1] * 10), hits(*[0] * 10)) == 6
+
+
+def test_nodes_with_several_samples_are_left_out() -> None:
+    rows = torch.eye(4)
+    game = Game.about(torch.tensor([0, 0, 1, 1]), rows, FeatureKind.BINARY)
+    assert unique_exact([game], hits(1, 1, 1, 1), hits(0, 0, 0, 0)) is None

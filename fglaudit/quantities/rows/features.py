@@ -36,7 +36,7 @@ from fglaudit.quantities.rows.examples import row_examples
 from fglaudit.quantities.rows.game import Game, Score, score
 from fglaudit.quantities.rows.metrics import matched_exact, score_rows
 from fglaudit.quantities.rows.primary_metric import primary_metric
-from fglaudit.quantities.rows.unique_rows import unique_among
+from fglaudit.quantities.rows.unique_rows import unique_exact
 from fglaudit.view import View
 
 DIRECTION_RATE = "direction_rate"
@@ -77,7 +77,7 @@ class Features(Quantity):
             if better is not guesses:
                 guess, found = _beside(column, asked, results, better, guess, found)
         metric = primary_metric(attack, asked[0].kind, views[0].public)
-        columns = _columns(found, guess) | {"unique_exact": _unique_exact(asked, found, guess)}
+        columns = _columns(found, guess) | {"unique_exact": unique_exact(asked, found.rows, guess.rows)}
         claimed = any(r.claimed is not None for r in results)
         checked = None
         if metric == DIRECTION_RATE or asked[0].kind is FeatureKind.REAL or claimed:
@@ -142,15 +142,6 @@ def _columns(found: Score, guess: Score) -> dict[str, float | None]:
         rest = ~found.proven
         columns |= {"f1_unproven": _mean(found.rows.f1[rest]), "control_f1_unproven": _mean(guess.rows.f1[rest])}
     return columns
-
-
-def _unique_exact(asked: Sequence[Game], found: Score, guess: Score) -> int:
-    """Return how many rows are exact that the guess has not, and that no other node has."""
-    hits = (found.rows.exact_rate > 0) & (guess.rows.exact_rate == 0)
-    games = [game for game in asked if len(game.targets)]
-    parts = torch.split(hits, [len(game.targets) for game in games])
-    alone = [unique_among(game.truth[hit], game.every, game.kind) for game, hit in zip(games, parts, strict=True)]
-    return sum(int(mask.sum().item()) for mask in alone)
 
 
 def exact_share(result: Reconstruction, game: Game) -> float:

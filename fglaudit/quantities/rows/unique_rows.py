@@ -6,15 +6,34 @@ the graph has may not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from fglaudit.graph import FeatureKind
-from fglaudit.quantities.rows.metrics import RELATIVE_TOLERANCE, support
+from fglaudit.quantities.rows.game import Game
+from fglaudit.quantities.rows.metrics import RELATIVE_TOLERANCE, RowScores, support
 
 MOST_COMPARED = 512
 """Rows that are compared with all others at the most, where rows are real-valued: some hundred show as much as all."""
+
+
+def unique_exact(games: Sequence[Game], found: RowScores, guess: RowScores) -> int | None:
+    """Return how many rows an attack has exactly that a guess has not, and that no other node has.
+
+    None where nodes have several samples: of these an attack's rows are matched to the truth in hindsight, so that more
+    of them are right by chance.
+
+    Args:
+        found, guess: of attack and guess over the targets of all ``games``.
+    """
+    if any(len(torch.unique(game.targets)) < len(game.targets) for game in games):
+        return None
+    hits = torch.split((found.exact_rate > 0) & (guess.exact_rate == 0), [len(game.targets) for game in games])
+    alone = [unique_among(game.truth[hit], game.every, game.kind) for game, hit in zip(games, hits, strict=True)]
+    return sum(int(mask.sum().item()) for mask in alone)
 
 
 def unique_among(rows: Tensor, every: Tensor, kind: FeatureKind) -> Tensor:
