@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fglaudit.reports.choosing.bought import gains
-from fglaudit.reports.choosing.options import undefended
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.summary import Setting
 
@@ -24,7 +23,7 @@ def fell_behind(settings: Sequence[Setting], labels: Labels) -> list[str]:
     lines = []
     for setting in settings:
         gain = found.get(setting.key)
-        if gain is None or not undefended(setting) or gain.gain > -FAR or gain.high >= 0:
+        if gain is None or not setting.undefended or gain.gain > -FAR or gain.high >= 0:
             continue
         lines.append(
             f"{labels.placed(setting)} ended {-100 * gain.gain:.1f} points below {gain.control},"
