@@ -78,10 +78,8 @@ def field_states(
     found = []
     for kind in listed:
         trusted = _trusted(promise, counted, *kind[:2])
-        if kind[0] in sealed and _is_value(kind[0], kind[2], seen):
-            words = seal.state()
-        else:
-            words = _state(kind, kind in reached, seen, accounted, trusted)
+        hidden = kind[0] in sealed and _is_value(kind[0], kind[2], seen)
+        words = seal.state() if hidden else _state(kind, kind in reached, seen, accounted, trusted)
         sides = _sides(counted.of(kind[0], by_server=kind[1]))
         found += [FieldState(side, kind[0], kind[2], *words) for side in sides]
     if seen.accuracy:

@@ -19,7 +19,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -48,6 +48,22 @@ _MOST_LOOKED_AT = 8
 """Calls after each of which it is looked at what a session keeps outside of itself."""
 MOST_DRAWN, MOST_DRAWS = 2**20, 64
 """Values and draws that are looked at together."""
+
+
+class _Copies(NamedTuple):
+    """Copies of a session before a call.
+
+    Attributes:
+        before: is never called.
+        called: with the run's values, or other ones.
+        watched: are called where it is seen what they draw.
+        twins: of another memory.
+    """
+
+    before: DefenseSession
+    called: list[DefenseSession]
+    watched: list[DefenseSession]
+    twins: list[Any]
 
 
 @dataclass
@@ -123,21 +139,11 @@ class AskedAgain:
             drawn = copied(rng)
             made, left = hook(self.session, given, rng)
             return made, twin.beside(hook, given, kept, left, stated, drawn)
-        if (kind := copies_itself(self.session)) is not None:
-            why = f"its session holds a {kind}, which has a say in how it is copied, so no copy can be asked"
-            return self._once(hook, given, rng, asked, why)
-        try:
-            first_asked = [about for about in asked if about.target not in self._drawn]
-            before = copy.deepcopy(self.session)
-            copies = [copy.deepcopy(self.session) for _ in range(2 + self._more(asked, given))]
-            watched = [copy.deepcopy(self.session), copy.deepcopy(self.session)]
-            twins = [twin.copied(self.session), twin.copied(self.session)]
-        except Exception as error:  # whatever a session holds
-            why = f"its session cannot be copied ({type(error).__name__}), so its noise cannot be asked for again"
-            return self._once(hook, given, rng, asked, why)
-        if (kind := shared(before, copies[0])) is not None:
-            why = f"copies of its session share a {kind}, by which a call of one knows of that of another"
-            return self._once(hook, given, rng, asked, why)
+        made_copies = self._copied(twin, asked, given)
+        if isinstance(made_copies, str):
+            return self._once(hook, given, rng, asked, made_copies)
+        before, copies, watched, twins = made_copies
+        first_asked = [about for about in asked if about.target not in self._drawn]
         kept, other = {name: own(value) for name, value in given.items()}, _others(given, stated, rng)
         seen = SeenDrawn.of(hook, watched, kept, rng)
         # All are copies, in any order: a session that knows which of them is the run's own is another one to each.
@@ -173,6 +179,23 @@ class AskedAgain:
         looked_at = asked if self._looks_again(rng) else first_asked
         unaccused = [about for about in looked_at if about.target not in found]
         return live[0], found | made_of_fewer(before, unaccused, (hook, kept), few, rng)
+
+    def _copied(self, twin: Twin, asked: Sequence[Stated], given: Values) -> _Copies | str:
+        """Return copies of the session, or why none can be asked in its place."""
+        if (kind := copies_itself(self.session)) is not None:
+            return f"its session holds a {kind}, which has a say in how it is copied, so no copy can be asked"
+        try:
+            made = _Copies(
+                copy.deepcopy(self.session),
+                [copy.deepcopy(self.session) for _ in range(2 + self._more(asked, given))],
+                [copy.deepcopy(self.session), copy.deepcopy(self.session)],
+                [twin.copied(self.session), twin.copied(self.session)],
+            )
+        except Exception as error:  # whatever a session holds
+            return f"its session cannot be copied ({type(error).__name__}), so its noise cannot be asked for again"
+        if (kind := shared(made.before, made.called[0])) is not None:
+            return f"copies of its session share a {kind}, by which a call of one knows of that of another"
+        return made
 
     def _once(
         self, hook: Hook, given: Values, rng: torch.Generator, asked: Sequence[Stated], why: str
