@@ -25,7 +25,7 @@ from scipy import stats
 from scipy.special import log_ndtr
 from torch import Tensor
 
-from fglaudit.wire.observing.turned_blocks import alike
+from fglaudit.wire.observing.rotated_noise import alike
 
 AXES = ("generators", "releases", "senders", "numbers")
 SLICES = 40
