@@ -13,8 +13,8 @@ from fglaudit import registry
 from fglaudit.adversary.local_reports import as_sent, attack_reports, before_reports, runs_on_reports
 from fglaudit.adversary.modelled import decides, late, out_of_order
 from fglaudit.adversary.running.attack_stream import attack_stream
+from fglaudit.adversary.running.contained import contained
 from fglaudit.adversary.running.guarded_view import changed, own_view
-from fglaudit.adversary.running.guests import guest
 from fglaudit.adversary.running.once_per_view import forget
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Additive, Fact, Field, Randomised, kind_of
@@ -166,7 +166,7 @@ def _reaches(view: View, payload: type[Payload]) -> bool:
 
 def _unsupported(attack: Attack, view: View) -> str | None:
     """Return why ``attack`` cannot work on what the protocol computed with: randomised rows are real-valued."""
-    with guest(attack):
+    with contained(attack):
         return attack.unsupported(as_sent(view) if runs_on_reports(attack, view.public.facts) else view)
 
 

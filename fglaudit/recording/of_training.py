@@ -23,8 +23,8 @@ from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import Audit, FieldState, Outcome, Verdict, Word
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained
 from fglaudit.parties.base import ActiveChannel, Behaviour, Conduct
+from fglaudit.plugins.exit_guard import no_exit
 from fglaudit.plugins.modules import files_run
-from fglaudit.plugins.staying import staying
 from fglaudit.plugins.unaltered import functions, refuse_altered
 from fglaudit.plugins.watched import watched
 from fglaudit.recording.recording import Recording
@@ -92,7 +92,7 @@ class _Judgement:
     fields: tuple[FieldState, ...]
 
 
-@staying()
+@no_exit()
 def record_training(
     graph: FederatedGraph,
     protocol: FederatedProtocol,

@@ -15,8 +15,8 @@ from fglaudit.errors import FglauditError, shown, unknown
 from fglaudit.execution.exit_code import ExitCode, combined
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.payloads import SERVER
+from fglaudit.plugins.exit_guard import no_exit
 from fglaudit.plugins.modules import refuse_without_class
-from fglaudit.plugins.staying import staying
 from fglaudit.reports.leaks import FEATURES
 from fglaudit.testing import check_attack, check_defense, record
 from fglaudit.testing.defenses import RefutedError
@@ -35,7 +35,7 @@ from fglaudit.testing.small_audits import audited, federated, protocols_for
 from fglaudit.view import Observer
 
 
-@staying()
+@no_exit()
 def load_plugin(name: str, values: dict[str, Any]) -> tuple[str, Any]:
     """Return the kind of ``file.py:Class`` (or a known name), and the plugin with ``values`` as its fields.
 
@@ -99,7 +99,7 @@ def check(kind: str, plugin: Any, *, protocols: Sequence[str] = (), quick: bool 
 def _to_the_end(lines: Iterator[Line]) -> Iterator[Line]:
     """Yield ``lines``; where the plugin ends the process in one of them, that is the last one, and a fault."""
     try:
-        with staying():
+        with no_exit():
             yield from lines
     except FglauditError as error:
         if not isinstance(error.__cause__, SystemExit):

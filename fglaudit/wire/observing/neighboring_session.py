@@ -1,4 +1,4 @@
-"""A neighbour of a session, which lives through the same run with other rows: what both make of one message must be equal.
+"""A neighbour of a session, living through the same run with other rows: what both make of one message must be equal.
 
 Noise that is right in every other respect may say what a session remembers: of rows that it prepared, or of earlier
 values that noise has hidden. So a copy of it is prepared with other rows, and given other values wherever noise is
