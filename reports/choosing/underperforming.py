@@ -17,7 +17,7 @@ FAR = 0.05
 FIX = "if it trained with sgd, set optimizer: adam and learning_rate: 0.01; else try more rounds or another rate"
 
 
-def fell_behind(settings: Sequence[Setting], labels: Labels) -> list[str]:
+def underperforming(settings: Sequence[Setting], labels: Labels) -> list[str]:
     """Return one line per setting, in their order; nothing where the run has nothing to compare with."""
     found = gains(settings, labels)
     lines = []
