@@ -13,12 +13,12 @@ from fglaudit import registry
 from fglaudit.adversary.local_reports import as_sent, attack_reports, before_reports, runs_on_reports
 from fglaudit.adversary.modelled import decides, late, out_of_order
 from fglaudit.adversary.running.attack_stream import attack_stream
+from fglaudit.adversary.running.contained import contained
 from fglaudit.adversary.running.guarded_view import changed, own_view
-from fglaudit.adversary.running.guests import guest
 from fglaudit.adversary.running.once_per_view import forget
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Additive, Fact, Field, Randomised, kind_of
-from fglaudit.finding import LEARNED, OTHERS, SEALED, Finding, Status, adapted_column
+from fglaudit.finding import LEARNED, OTHERS, Cause, Finding, Reason, Status, adapted_column
 from fglaudit.guarantees import Word
 from fglaudit.interfaces import SERVER_TRUSTED, Attack
 from fglaudit.nn.torch_settings import check_torch_settings
@@ -28,8 +28,7 @@ from fglaudit.quantities import quantity
 from fglaudit.recording import Recording
 from fglaudit.scoring.output import Output
 from fglaudit.scoring.selftest import BlindViews, NoiseRuns, planted_flaw
-from fglaudit.structure import NotStatedError
-from fglaudit.structure.structure import BUILT_IN
+from fglaudit.structure import NotStated, NotStatedError
 from fglaudit.tracebacks import kept
 from fglaudit.view import Observer, View
 
@@ -99,7 +98,7 @@ def _attempt(
         why = why or next((why for view in given if (why := unsuitable(attack, view)) is not None), None)
         why = why or (nothing_to_ask(*asked) if last else None)
         if why is not None:
-            return replace(output, blank=replace(blank, status=Status.NOT_APPLICABLE, reason=why))
+            return replace(output, blank=blank.ended(Status.NOT_APPLICABLE, why))
         start = time.perf_counter()
         read: set[tuple[str, str]] = set()
         streams = [attack_stream(attack, view, "attack") for view in views]
@@ -114,10 +113,10 @@ def _attempt(
         rng = attack_stream(attack, views[tested], "self-test")
         flaw = planted_flaw(attack, given[tested], rng, device)
     except NotStatedError as error:
-        return replace(output, blank=replace(blank, status=Status.NOT_APPLICABLE, reason=str(error)))
+        return replace(output, blank=blank.ended(Status.NOT_APPLICABLE, str(error)))
     except Exception as error:
         reason = kept(error, f"attack {blank.attack} by {blank.observer} {blank.observer_knowledge}".rstrip())
-        return replace(output, blank=replace(blank, status=Status.FAILED, reason=reason))
+        return replace(output, blank=blank.ended(Status.FAILED, reason))
     return replace(
         output,
         blank=replace(blank, seconds_attack=seconds),
@@ -156,8 +155,8 @@ def unsuitable(attack: Attack, view: View) -> str | None:
     if (why := _unsupported(attack, view)) is None:
         return None
     lacking = [payload for payload in type(attack).consumes if not _reaches(view, payload)]
-    if not lacking and (about := next((kind.payloads for kind in BUILT_IN.values() if kind.missing() == why), ())):
-        lacking = [] if any(_reaches(view, payload) for payload in about) else list(about)
+    if not lacking and isinstance(why, NotStated) and not any(_reaches(view, payload) for payload in why.payloads):
+        lacking = list(why.payloads)
     return f"no {' or '.join(payload.__name__ for payload in lacking)} reaches this observer" if lacking else why
 
 
@@ -167,7 +166,7 @@ def _reaches(view: View, payload: type[Payload]) -> bool:
 
 def _unsupported(attack: Attack, view: View) -> str | None:
     """Return why ``attack`` cannot work on what the protocol computed with: randomised rows are real-valued."""
-    with guest(attack):
+    with contained(attack):
         return attack.unsupported(as_sent(view) if runs_on_reports(attack, view.public.facts) else view)
 
 
@@ -177,7 +176,9 @@ def _unreadable(attack: Attack, view: View) -> str | None:
         return None
     for payload in type(attack).consumes:
         if payload.__name__ in view.public.sealed and not _reaches(view, payload):
-            return f"{view.observer.name} {SEALED} {payload.__name__}, and holds no key"
+            return Reason(
+                f"{view.observer.name} sees ciphertexts only of {payload.__name__}, and holds no key", Cause.SEALED
+            )
     return None
 
 

@@ -166,26 +166,21 @@ def audit(
     _check_types(clients, partition, split, device=device, name=name, empirical=empirical)
     spec, whole, notes = _dataset(graph, name, split)
     spec, whole, chosen = _split_over(spec, whole, clients, partition)
-    watching = tuple(o if isinstance(o, ObserverSpec) else ObserverSpec(tuple(o.split("+"))) for o in observers)
-    check_observers(watching, [chosen])
+    watching = _observers(observers, chosen)
     built: FederatedProtocol = registry.named("protocol", protocol, "protocol")
-    protecting = _defense(defense, "defense")
-    tried = _attacks_on(built, attacks)
+    first = Cell(
+        dataset=spec,
+        partition=chosen,
+        protocol=built,
+        server="honest",
+        defense=_defense(defense, "defense"),
+        seed=0,
+        observers=watching,
+        attacks=_attacks_on(built, attacks),
+        empirical=empirical,
+    )
     where = torch.device(pick_device(device))
-    cells = [
-        Cell(
-            dataset=spec,
-            partition=chosen,
-            protocol=built,
-            server="honest",
-            defense=protecting,
-            seed=int(seed),
-            observers=watching,
-            attacks=tried,
-            empirical=empirical,
-        )
-        for seed in seeds
-    ]
+    cells = [dataclasses.replace(first, seed=int(seed)) for seed in seeds]
     done: list[CellRecord] = []
     try:
         for cell in cells:
@@ -193,6 +188,13 @@ def audit(
     except KeyboardInterrupt as error:
         raise (AuditInterrupted(Report(tuple(done), whole.name), len(cells)) if done else error) from None
     return Report(tuple(done), whole.name)
+
+
+def _observers(observers: Sequence[str | ObserverSpec], partition: PartitionSpec) -> tuple[ObserverSpec, ...]:
+    """Return who watches, each of whom there is in ``partition``."""
+    specs = tuple(o if isinstance(o, ObserverSpec) else ObserverSpec(tuple(o.split("+"))) for o in observers)
+    check_observers(specs, [partition])
+    return specs
 
 
 def _check_lists(seeds: Any, observers: Any, attacks: Any) -> None:

@@ -6,7 +6,7 @@ Column names and their order are a contract that other people's scripts rely on:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -24,22 +24,43 @@ OTHERS = "an attack that is no part of fglaudit"
 """In the column ``adapted`` of another author's attack that says that it allows for everything: that, and the leak that
 it proves itself on, are its own word, so it may show a leak, never its absence."""
 
+UNDEFENDED = "none"
+"""The column ``defense`` of a cell whose messages leave as the protocol computes them."""
+
 YES, NO = "yes", "no"
 """What the column ``succeeds_weakened`` may say."""
 
-SEALED = "sees ciphertexts only of"
-"""In the reason of a row of an observer that was sent what the attack reads, but no key to it."""
-NOT_RUN = "not run: the suite stopped before this cell; the same run command continues it"
+
+class Cause(StrEnum):
+    """What a row's ``reason`` comes to, where more is made of it than shown: in the record, not in the tables."""
+
+    OTHER = ""
+    NOT_RUN = "not run"  # its cell is planned and has not run
+    SEALED = "sealed"  # the observer was sent what the attack reads, but no key to it
+    NO_ROW = "no row"  # nobody's features reach the observer
+    RAISED = "raised"  # ``succeeds_weakened`` is "no" because something raised: nothing was measured
+
+
+class Reason(str):
+    """Why there is no figure, in words, with its cause."""
+
+    cause: Cause
+
+    def __new__(cls, words: str, cause: Cause) -> Reason:
+        made = super().__new__(cls, words)
+        made.cause = cause
+        return made
+
+
+NOT_RUN = Reason("not run: the suite stopped before this cell; the same run command continues it", Cause.NOT_RUN)
 """The reason of rows of planned cells that have not run: they are stored as failed."""
 RAISED = "asked through the defense again, "
-"""How the reason of a row begins whose ``succeeds_weakened`` is "no" because something raised: nothing was measured."""
+"""What stands before what was raised, in a reason."""
 
 INTERVALS = ("beta-binomial", "cluster jackknife", "range", "")
 """What the column ``interval`` may say; "range" is the range over fewer than 5 clusters, which shows nothing."""
 CLUSTER_COLUMNS, RANKED_COLUMNS = 4, 8
 """Numbers per cluster in a record; rankings have four more, of their negatives."""
-WITHOUT_NEGATIVES = ("edges",)
-"""Quantities with an AUC whose negatives are no sample: all pairs of nodes."""
 
 
 _UNADAPTED = "no: "
@@ -49,6 +70,10 @@ def adapted_column(names: Iterable[str]) -> str:
     """Return the column ``adapted`` of an attack that does not allow for the facts of these ``names``."""
     said = ", ".join(names)
     return f"{_UNADAPTED}{said}" if said else ADAPTED
+
+
+_RECORD_ONLY = {"table": False}
+"""Marks what a record holds of a row beyond the columns of the tables."""
 
 
 class Status(StrEnum):
@@ -138,6 +163,12 @@ class Finding:
     accuracy_balanced: float | None = None  # mean over classes of the share of their test nodes that are named right
     dataset_args: str = ""  # what tells graphs of one name apart: see fglaudit.suite.cell.dataset_arguments
     unique_exact: int | None = None  # how many rows are exact that no other node has, and that a guess has not
+    cause: Cause = field(default=Cause.OTHER, metadata=_RECORD_ONLY)
+
+    def ended(self, status: Status, reason: str) -> Finding:
+        """Return the row with this ``status`` and ``reason``, and the cause where the reason is a :class:`Reason`."""
+        cause = reason.cause if isinstance(reason, Reason) else Cause.OTHER
+        return replace(self, status=status, reason=str(reason), cause=cause)
 
     @property
     def key(self) -> str:
@@ -145,9 +176,19 @@ class Finding:
         return f"{self.observer}|{self.observer_knowledge}|{self.attack}"
 
     @property
+    def undefended(self) -> bool:
+        """Whether its cell has no defense."""
+        return self.defense == UNDEFENDED
+
+    @property
     def never_run(self) -> bool:
         """Whether it stands for a cell that is planned and has not run."""
-        return self.reason == NOT_RUN
+        return self.cause is Cause.NOT_RUN
+
+    @property
+    def outcome(self) -> str:
+        """The status in words: of a cell that the run has not come to, every row is kept as failed."""
+        return Cause.NOT_RUN.value if self.never_run else self.status.value
 
     @property
     def lost(self) -> bool:
@@ -162,12 +203,12 @@ class Finding:
     @property
     def sealed(self) -> bool:
         """Whether the observer was sent what the attack reads as ciphertexts, without a key."""
-        return SEALED in self.reason
+        return self.cause is Cause.SEALED
 
     @property
     def raised(self) -> str:
         """The reason, where the attack could not be asked through the weakened defense since something raised."""
-        return self.reason if RAISED in self.reason else ""
+        return self.reason if self.cause is Cause.RAISED else ""
 
     @property
     def confused(self) -> bool:
@@ -183,7 +224,8 @@ class Finding:
         return self.status is Status.OK and able and not self.confused
 
 
-COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(Finding))
+COLUMNS: tuple[str, ...] = tuple(f.name for f in fields(Finding) if f.metadata != _RECORD_ONLY)
+"""Those of ``findings.csv``, in their order."""
 
 
 @dataclass(frozen=True)
@@ -242,27 +284,18 @@ class CellRecord:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> CellRecord:
-        """Read back :meth:`to_json`.
-
-        Raises:
-            ValueError: the record holds intervals or clusters as older versions made them.
-        """
-        findings = tuple(Finding(**{**row, "status": Status(row["status"])}) for row in data["findings"])
-        if odd := next((f.interval for f in findings if f.interval not in INTERVALS), None):
-            raise ValueError(f"an interval is one of {', '.join(filter(None, INTERVALS))}; got {odd}; run it again")
-        clusters = data.get("clusters", {})
-        if any(len(row) not in (CLUSTER_COLUMNS, RANKED_COLUMNS) for rows in clusters.values() for row in rows):
-            raise ValueError("a cluster has targets, control, gained and lost; this record is older: run it again")
-        ranked = [f for f in findings if f.metric == "auc" and f.quantity not in WITHOUT_NEGATIVES]
-        if any(len(row) != RANKED_COLUMNS for f in ranked for row in clusters.get(f.key, ())):
-            raise ValueError("an interval of AUC counts the negatives; this record is older: run it again")
-        stored = data.get("verdict")
+        """Read back :meth:`to_json`."""
+        findings = tuple(
+            Finding(**{**row, "status": Status(row["status"]), "cause": Cause(row["cause"])})
+            for row in data["findings"]
+        )
+        stored = data["verdict"]
         return CellRecord(
             **{
                 **data,
                 "findings": findings,
                 "notes": tuple(data["notes"]),
                 "verdict": None if stored is None else verdict_from_json(stored),
-                "fields": tuple(FieldState.from_json(row) for row in data.get("fields", ())),
+                "fields": tuple(FieldState.from_json(row) for row in data["fields"]),
             }
         )

@@ -136,6 +136,8 @@ class FieldState:
         payload: e.g. "NeighborSums"; ``field`` is one of its fields, or a property of the messages ("presence").
         state: what was found out about it.
         reason: in words.
+        seal: what is said of its sealing; none where it does not travel sealed. In the record, not in the table.
+        unstated: whether something is done to it that no fact states. In the record, not in the table.
     """
 
     observer: str
@@ -143,25 +145,27 @@ class FieldState:
     field: str
     state: Protection
     reason: str
+    seal: Word = Word.NONE
+    unstated: bool = False
 
     @property
     def shut(self) -> bool:
         """Whether it travels sealed as the audits of ciphertexts verified; the author's word shuts nothing."""
-        return self.state is Protection.SEALED and self.reason.startswith(f"{Word.VERIFIED}:")
-
-    @property
-    def unstated(self) -> bool:
-        """Whether something is done to the field that no fact states."""
-        return self.reason.startswith(UNSTATED_CHANGE)
+        return self.state is Protection.SEALED and self.seal is Word.VERIFIED
 
     @staticmethod
-    def from_json(data: Mapping[str, str]) -> FieldState:
+    def from_json(data: Mapping[str, Any]) -> FieldState:
         """Read it back from a record.
 
         Raises:
-            ValueError: the state is none of :class:`Protection`.
+            ValueError: the state is none of :class:`Protection`, or the seal none of :class:`Word`.
         """
-        return FieldState(data["observer"], data["payload"], data["field"], Protection(data["state"]), data["reason"])
+        return FieldState(**{**data, "state": Protection(data["state"]), "seal": Word(data["seal"])})
+
+    @staticmethod
+    def columns() -> tuple[str, ...]:
+        """Return the columns that ``guarantees.csv`` has of it."""
+        return "observer", "payload", "field", "state", "reason"
 
 
 @dataclass(frozen=True)
@@ -175,7 +179,7 @@ class Verdict:
         claimed: the author's epsilon.
         delta, unit, adjacency: of the guarantee.
         relation: what happens to the record between neighbouring data sets, of ``RELATIONS``; empty where the guarantee
-            does not say, or an older record was stored without.
+            does not say.
         covers: payloads that the guarantee is about.
         not_covered: in a sentence, what it does not protect.
         audits: what was tried.

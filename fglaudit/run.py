@@ -118,16 +118,8 @@ def run_suite(
     with open_run(directory, suite, cells, data.digests, engine.threads, shard) as store:
         engine.threads = store.made.threads
         finished = store.finished()
-        for note in [*data.notes, *store.notes]:
-            say(console, f"note: {note}")
-            if told is not None:
-                told.say(f"note: {note}")
-        if finished:
-            done = f"{len(finished)} of {counted(len(store.mine), 'cell')} {'is' if len(finished) == 1 else 'are'}"
-            say(console, f"{done} finished already in {directory}")
-        with store.locked():
-            started = bool(finished) if shard is None else any((directory / "cells").glob("*.json"))
-            key = secret_key(directory, started=started) if secret else b""
+        _say_begin(console, told, [*data.notes, *store.notes], len(finished), store, directory)
+        key = _key(store, directory, shard, started=bool(finished)) if secret else b""
         tasks = [_task(store, name, suite.name, directory, device, key) for name in store.mine if name not in finished]
         claims = None if shard is None else Claims(directory)
         display = progress_on(console, len(store.mine), len(finished))
@@ -145,6 +137,25 @@ def run_suite(
                 outputs = write_outputs(directory)
         mine = set(store.mine)
         return [record for record in outputs.cells if record.cell in mine]
+
+
+def _say_begin(
+    console: Console, log: LogFile | None, notes: Sequence[str], finished: int, store: RunStore, directory: Path
+) -> None:
+    """Print, and log, ``notes``, and print how many cells are finished already."""
+    for note in notes:
+        say(console, f"note: {note}")
+        if log is not None:
+            log.say(f"note: {note}")
+    if finished:
+        done = f"{finished} of {counted(len(store.mine), 'cell')} {'is' if finished == 1 else 'are'}"
+        say(console, f"{done} finished already in {directory}")
+
+
+def _key(store: RunStore, directory: Path, shard: Shard | None, *, started: bool) -> bytes:
+    """Return the run's secret key; a run that was ``started``, by this shard or another one, has one."""
+    with store.locked():
+        return secret_key(directory, started=started if shard is None else any((directory / "cells").glob("*.json")))
 
 
 def _task(store: RunStore, name: str, suite: str, directory: Path, device: str, key: bytes) -> Task:

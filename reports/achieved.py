@@ -7,7 +7,7 @@ from fglaudit.reports.answers import Answer, AnswerWord
 from fglaudit.reports.leaks import FEATURES, PROOF, Leak
 from fglaudit.reports.numbers import decimal, percent
 from fglaudit.reports.wording.names import METRIC_NAMES, metric_name, reading
-from fglaudit.reports.wording.results import deed
+from fglaudit.reports.wording.results import outcome_words
 
 
 def achieved(leak: Leak) -> str:
@@ -16,7 +16,7 @@ def achieved(leak: Leak) -> str:
     All figures are of this one row: means over its seeds, as in ``summary.csv``.
     """
     if leak.quantity != FEATURES:
-        return deed(leak)
+        return outcome_words(leak)
     parts = []
     exact = leak.mean("exact_rate")
     if exact is not None:
@@ -30,7 +30,7 @@ def achieved(leak: Leak) -> str:
         beside = f" ({decimal(control, 2)})" if control is not None else ""
         parts.append(f"{METRIC_NAMES[column]} {decimal(value, 2)}{beside}")
     if not parts:
-        return deed(leak)
+        return outcome_words(leak)
     if own and own not in parts:
         parts.append(own)
     if PROOF in leak.grounds and leak.proven:

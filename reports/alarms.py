@@ -171,7 +171,7 @@ def _unexamined(settings: Sequence[Setting], labels: Labels) -> list[str]:
     for setting in settings:
         for observers, names in _by_observers(setting).items():
             shown = _shown_by_others(setting, observers)
-            defended = setting.first.defense != "none"
+            defended = not setting.undefended
             where.setdefault((observers, tuple(names), shown, defended), []).append(labels.told(setting))
     lines = []
     for (observers, fields, others, defended), places in where.items():

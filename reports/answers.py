@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fglaudit.finding import OTHERS, UNSTATED, Status
-from fglaudit.quantities.base import NO_ROW_REACHES
+from fglaudit.finding import OTHERS, UNSTATED, Cause, Status
 from fglaudit.reports.alarms import unchecked, unknown_payloads, unstated_fields
 from fglaudit.reports.leaks import FEATURES, NEGLIGIBLE, Leak, Parties, reach, says_most
 from fglaudit.reports.numbers import against, count, decimal, plural
@@ -53,8 +52,8 @@ class Answer:
     @property
     def asks_nobody(self) -> bool:
         """Whether there is no row of anybody that the observer could be asked of, though the setting was run."""
-        said = {finding.reason for leak in self.leaks for finding in leak.findings}
-        return self.applies and said == {NO_ROW_REACHES}
+        causes = {finding.cause for leak in self.leaks for finding in leak.findings}
+        return self.applies and causes == {Cause.NO_ROW}
 
 
 def applies(setting: Setting) -> bool:

@@ -40,9 +40,7 @@ class Labels:
 
     def defense(self, setting: Setting) -> str:
         """``gaussian epsilon=8``; ``no defense`` for none."""
-        return (
-            "no defense" if setting.first.defense == "none" else self._short(setting, "defense", setting.first.defense)
-        )
+        return "no defense" if setting.undefended else self._short(setting, "defense", setting.first.defense)
 
     def setting(self, setting: Setting) -> str:
         """Protocol and defense."""

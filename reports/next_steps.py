@@ -23,7 +23,7 @@ def next_steps(run: Run, settings: Sequence[Setting], labels: Labels) -> list[st
     """Return sentences, the most urgent first."""
     found = [answer for answer in answers(settings) if answer.applies]
     leaking = [a for a in found if a.word is AnswerWord.LEAKS and a.quantity == FEATURES]
-    defended = any(a.setting.first.defense != "none" and a.leak is not None for a in found)
+    defended = any(not a.setting.undefended and a.leak is not None for a in found)
     steps = [
         *_refuted(settings, labels),
         *_leaking(leaking, labels),

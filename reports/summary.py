@@ -42,6 +42,11 @@ class Setting:
         return self.records[0].findings[0]
 
     @property
+    def undefended(self) -> bool:
+        """Whether it has no defense."""
+        return self.first.undefended
+
+    @property
     def key(self) -> str:
         """What tells it from other settings, also of other runs: see :func:`setting_key`."""
         return setting_key(self.records[0])
@@ -145,7 +150,7 @@ def _seed(record: CellRecord) -> tuple[int, str]:
 def _by_name(setting: Setting) -> tuple[str | int | bool, ...]:
     f = setting.first
     return (
-        setting.dataset, f.partition, f.clients, f.protocol, f.protocol_args, f.server, f.defense != "none",
+        setting.dataset, f.partition, f.clients, f.protocol, f.protocol_args, f.server, not f.undefended,
         f.defense, f.defense_args,
     )  # fmt: skip
 

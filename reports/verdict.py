@@ -14,7 +14,7 @@ from fglaudit.reports.alarms import refuted
 from fglaudit.reports.answers import Answer, AnswerWord, answers, applies, below_or_unseen, not_all, not_allowed_for
 from fglaudit.reports.choosing.choice import Confirmations
 from fglaudit.reports.choosing.cost import cost_lines
-from fglaudit.reports.choosing.fell_behind import fell_behind
+from fglaudit.reports.choosing.underperforming import underperforming
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import FEATURES, MEAN, NEGLIGIBLE, ONE_CLIENT, UNIQUE, Leak, says_most
 from fglaudit.reports.numbers import against, count, decimal, few, percent, plural
@@ -23,7 +23,7 @@ from fglaudit.reports.summary import Setting, tested_epsilons
 from fglaudit.reports.wording.assurance import PUBLIC_SEED, assurance, public_seed
 from fglaudit.reports.wording.glossary import terms_used
 from fglaudit.reports.wording.names import quantity_name
-from fglaudit.reports.wording.results import deed, interval_words, parties_words, shortage_words
+from fglaudit.reports.wording.results import interval_words, outcome_words, parties_words, shortage_words
 from fglaudit.scoring.clusters import TOO_FEW
 
 MOST_COSTS = 8
@@ -95,7 +95,7 @@ def make_verdict(run: Run, settings: Sequence[Setting], labels: Labels) -> RunVe
         alarms=tuple(find_alarms(run, settings, labels)),
         warnings=(
             *(f"{note} ({plural(times, 'cell')})" for note, times in notes.items()),
-            *fell_behind(settings, labels),
+            *underperforming(settings, labels),
             *([PUBLIC_SEED] if any(map(public_seed, settings)) else []),
         ),
         accuracy=tuple(cost_lines(settings, labels, again)),
@@ -227,7 +227,7 @@ def _leak_headline(leak: Leak) -> str:
 
 
 def _gets(leak: Leak) -> str:
-    return f"gets {achieved(leak)}" if leak.quantity == FEATURES else deed(leak)
+    return f"gets {achieved(leak)}" if leak.quantity == FEATURES else outcome_words(leak)
 
 
 def _sentence(text: str) -> str:
@@ -242,7 +242,7 @@ def _ahead_headline(leak: Leak) -> str:
         more = few.more(len(leak.scored))
         would = f"{plural(more, 'more seed')} would do" if more else "further seeds bring no further clients"
         why = f"{TOO_FEW} to tell that from chance ({few.has} clients x seeds, {few.need} needed; {would})"
-    return f"{_sentence(deed(leak))}; {why}."
+    return f"{_sentence(outcome_words(leak))}; {why}."
 
 
 def _open_headline(leak: Leak) -> str:
@@ -277,13 +277,13 @@ def _unable(observer: tuple[str, str], settings: Sequence[Setting], labels: Labe
 def _also(leaks: Sequence[tuple[Setting, Leak]], worst: Leak, labels: Labels) -> str:
     """Return a sentence on everything else that was inferred."""
     others = {leak.quantity for _, leak in leaks if leak.quantity != worst.quantity}
-    deeds = []
+    others_words = []
     for quantity in sorted(others):
         where, most = max(
             (pair for pair in leaks if pair[1].quantity == quantity), key=lambda pair: pair[1].advantage or 0.0
         )
-        deeds.append(f"{deed(most)} by {most.attack} ({labels.told(where)})")
-    return f"It also {'; '.join(deeds)}. " if deeds else ""
+        others_words.append(f"{outcome_words(most)} by {most.attack} ({labels.told(where)})")
+    return f"It also {'; '.join(others_words)}. " if others_words else ""
 
 
 def _why_nothing(every: Sequence[tuple[Setting, Leak]]) -> str:

@@ -81,4 +81,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def fewer_draws(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Look at a tenth of the many draws of one message: most tests train many defenses and ask something else."""
     if request.node.get_closest_marker("all_draws") is None:
-        monkeypatch.setattr("fglaudit.wire.observing.many_draws.SEEDS", 400)
+        monkeypatch.setattr("fglaudit.wire.observing.repeated_draws.SEEDS", 400)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from fglaudit.attacks.learned.decoder import decoded_rows, is_decodable
-from fglaudit.attacks.learned.handing_over import Candidate, results, with_residual, without_facts, without_payload
+from fglaudit.attacks.learned.delegation import Candidate, results, with_residual, without_facts, without_payload
 from fglaudit.attacks.learned.hidden_rows import HiddenRows, hidden_rows
 from fglaudit.attacks.learned.own_payloads import own_rows, own_types
 from fglaudit.attacks.learned.repeats import Combined, combined

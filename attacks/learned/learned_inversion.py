@@ -21,7 +21,7 @@ import torch
 
 from fglaudit.adversary.planting import MemoryMessages, planted_rows, without_known_rows
 from fglaudit.attacks.learned.candidates import candidates, changes_messages, sent_again, states_values
-from fglaudit.attacks.learned.handing_over import best, guessed, holding_back, without_largest
+from fglaudit.attacks.learned.delegation import best, guessed, holding_back, without_largest
 from fglaudit.attacks.learned.own_payloads import names_nodes, own_types
 from fglaudit.attacks.learned.repeats import has_repeats
 from fglaudit.attacks.learned.unexplained import unexplained

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fglaudit.attacks.learned.delegation import Candidate
 from fglaudit.attacks.learned.entries import entries, float_fields
 from fglaudit.attacks.learned.field_maps import on_cpu
-from fglaudit.attacks.learned.handing_over import Candidate
 from fglaudit.attacks.learned.hidden_rows import in_levels
 from fglaudit.attacks.learned.maps.row_map import Learned
 from fglaudit.attacks.learned.maps.row_maps import best_map, relearned

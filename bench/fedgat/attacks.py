@@ -35,7 +35,7 @@ from fglaudit.payloads import SERVER, Embeddings, MessageBatch, ModelUpdate, Pay
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgat.masking import degree_batches, mask_nodes
 from fglaudit.quantities.rows.game import Game, score
-from fglaudit.recording import record_training
+from fglaudit.recording import Kept, record_training
 from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 from fglaudit.view import Messages, Observer
@@ -127,7 +127,7 @@ def measure(graph: FederatedGraph, attack: Attack, variant: str, embeddings: boo
     protocol = FedGAT(variant=variant, remote="embeddings", rounds=(type(attack).first_rounds or 25) - 1)
     # Kept are embeddings and models alone: the protocol then trains by moments and never makes the masked messages.
     keep = Keep({Embeddings: None, ModelUpdate: None} if embeddings else {})
-    recording, facts = record_training(graph, protocol, NoDefense(), keep=keep)
+    recording, facts = record_training(graph, protocol, NoDefense(), keep=Kept(messages=keep))
     observers = [Observer((k,)) for k in range(graph.num_clients)]
     views = [recording.view(observer) for observer in observers]
     edges, x = KeptEdges.of([view.own[0] for view in views], graph.degrees()), unit_ball(graph.x)

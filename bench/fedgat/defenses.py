@@ -29,7 +29,7 @@ from fglaudit.interfaces import Defense
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.fedgat.fedgat import FedGAT
-from fglaudit.recording import record_training
+from fglaudit.recording import Kept, record_training
 from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 from fglaudit.suite.cell import Cell, arguments
@@ -88,7 +88,7 @@ def measure(data: DatasetSpec, partition: PartitionSpec, defense: Defense, seed:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*because of the noise on the messages", category=UserWarning)
         whole = FedGAT(variant="vector")
-        trained = record_training(graph, whole, defense, seed=seed, keep=Keep({}), clients=())[1].trained
+        trained = record_training(graph, whole, defense, seed=seed, keep=Kept(messages=Keep({}), clients=()))[1].trained
         observers = (ObserverSpec(parties=("client:each",)),)
         short = FedGAT(variant="vector", rounds=1)
         cell = Cell(data, partition, short, "honest", defense, seed, observers, (VectorColumns(), MergedRows()))

@@ -24,7 +24,7 @@ from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import MaskedMatrices
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.quantities.rows.game import Game, score
-from fglaudit.recording import record_training
+from fglaudit.recording import Kept, record_training
 from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 from fglaudit.view import Observer
@@ -72,7 +72,7 @@ def measure(dataset: str, root: str | None, clients: int) -> dict[str, str]:
     with tempfile.TemporaryDirectory(prefix="fglaudit-") as folder:
         keep = Keep.for_attacks([observer], [JointDiagonalisation()])
         recording, truth = record_training(
-            graph, PreTraining(), NoDefense(), keep=keep, clients=observer.clients, folder=Path(folder)
+            graph, PreTraining(), NoDefense(), keep=Kept(messages=keep, clients=observer.clients, folder=Path(folder))
         )
         sizes = [path.stat().st_size for path in Path(folder).iterdir()]
         result = JointDiagonalisation().run(recording.view(observer), rng=derive(0, "attack"), device=cpu)

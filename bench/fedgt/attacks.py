@@ -37,7 +37,7 @@ from fglaudit.observers import ObserverSpec
 from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch, Payload
 from fglaudit.privacy.mechanism import clip_messages
 from fglaudit.protocols.fedgt.fedgt import FedGT
-from fglaudit.recording import Recording, record_training
+from fglaudit.recording import Kept, Recording, record_training
 from fglaudit.reproduce.measurements import Table
 from fglaudit.reproduce.papers import fedgt
 from fglaudit.scoring import GroundTruth, score
@@ -130,9 +130,7 @@ def train(
         protocol,
         case.defense,
         seed=seed,
-        keep=keep,
-        clients=(),
-        fractions={SERVER_WITH_ROWS.auxiliary},
+        keep=Kept(messages=keep, clients=(), fractions={SERVER_WITH_ROWS.auxiliary}),
         channel=channel,
     )
     return recording, truth, torch.stack(made[0].plain)

@@ -28,7 +28,7 @@ from fglaudit.payloads import SERVER, Jacobians
 from fglaudit.protocols.gfl_appnp import gfl_appnp
 from fglaudit.quantities.rows.claims import SAME_DIRECTION, check_claims
 from fglaudit.quantities.rows.game import Game, score
-from fglaudit.recording import record_training
+from fglaudit.recording import Kept, record_training
 from fglaudit.reproduce.measurements import Table
 from fglaudit.reproduce.papers.gfl_appnp import SETTINGS
 from fglaudit.rng import derive
@@ -119,9 +119,7 @@ def measure(case: Case, **changes: Any) -> dict[str, str]:
             protocol,
             NoDefense(),
             seed=case.draw,
-            keep=kept(graph, observer, attack),
-            clients=observer.clients,
-            folder=Path(spool),
+            keep=Kept(messages=kept(graph, observer, attack), clients=observer.clients, folder=Path(spool)),
         )
         middle = time.process_time()
         view = recording.view(observer)

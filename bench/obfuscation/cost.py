@@ -18,7 +18,7 @@ from fglaudit.datasets import DatasetSpec
 from fglaudit.interfaces import Attack, FederatedProtocol, Reconstruction
 from fglaudit.observers import ObserverSpec, expand
 from fglaudit.partition import PartitionSpec
-from fglaudit.recording import record_training
+from fglaudit.recording import Kept, record_training
 from fglaudit.registry import build
 from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
@@ -54,7 +54,7 @@ def run(results: Path) -> None:
         keep, hidden = Keep.for_attacks([observer], [attack]), Obfuscated(kind, secret)
         with TemporaryDirectory() as spool:  # as a cell of an audit is recorded
             recording, _ = record_training(
-                graph, trained, hidden, seed=0, keep=keep, fractions={spec.auxiliary}, folder=Path(spool)
+                graph, trained, hidden, seed=0, keep=Kept(messages=keep, fractions={spec.auxiliary}, folder=Path(spool))
             )
             start = time.process_time()
             found = attack.run(recording.view(observer), rng=derive(0, "cost"), device=torch.device("cpu"))

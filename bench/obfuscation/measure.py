@@ -20,7 +20,7 @@ from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, Defense
 from fglaudit.observers import ObserverSpec
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
-from fglaudit.recording import record_training
+from fglaudit.recording import Kept, record_training
 from fglaudit.registry import build
 from fglaudit.scoring.score import score
 from fglaudit.testing import example_graph
@@ -41,7 +41,9 @@ def measured(
     graph: FederatedGraph, defense: Defense, attack: Attack, share: float, seed: int = 0, hops: int = 1
 ) -> Finding:
     """Return the finding of one attack by the server that knows the graph and a share of the rows."""
-    recording, truth = record_training(graph, FedGCN(hops=hops, rounds=1), defense, seed=seed, fractions={share})
+    recording, truth = record_training(
+        graph, FedGCN(hops=hops, rounds=1), defense, seed=seed, keep=Kept(fractions={share})
+    )
     observer = ObserverSpec(("server",), topology=True, auxiliary=share)
     return score(run_attacks(recording, [observer], [attack]), truth)[0].finding
 

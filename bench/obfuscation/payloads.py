@@ -23,7 +23,7 @@ from fglaudit.finding import Finding, Status
 from fglaudit.graph import FederatedGraph, federate
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.observers import ObserverSpec
-from fglaudit.recording import record_training
+from fglaudit.recording import Kept, record_training
 from fglaudit.registry import build
 from fglaudit.scoring.score import score
 from fglaudit.testing import example_graph
@@ -106,7 +106,7 @@ def findings(
 ) -> list[Finding]:
     """Return the findings of ``attacks`` on the case called ``name`` under ``defense``."""
     case = CASES[name]
-    recording, truth = record_training(_graph(name), case.train(), defense, seed=seed, fractions={share})
+    recording, truth = record_training(_graph(name), case.train(), defense, seed=seed, keep=Kept(fractions={share}))
     observer = dataclasses.replace(case.observer, auxiliary=share)
     return [made.finding for made in score(run_attacks(recording, [observer], attacks), truth)]
 

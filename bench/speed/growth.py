@@ -30,7 +30,7 @@ from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, DefenseSession, FederatedProtocol
 from fglaudit.observers import ObserverSpec, expand
 from fglaudit.partition import PartitionSpec
-from fglaudit.recording import record_training
+from fglaudit.recording import Kept, record_training
 from fglaudit.rng import derive
 from fglaudit.suite.suite import fitting
 from fglaudit.wire.channel import Keep, RecordingChannel
@@ -104,7 +104,9 @@ def measure(case: Case, size: Size) -> dict[str, float]:
     found = {"training": _training(protocol, graph)}
     attacks = fitting(protocol, [registry.build("attack", name, {}) for name in registry.names("attack")])
     seen = [member for spec in OBSERVERS for member in expand(spec, graph.num_clients)[0]]
-    recording, _ = record_training(graph, protocol, NoDefense(), keep=Keep.for_attacks(seen, attacks, size.rounds))
+    recording, _ = record_training(
+        graph, protocol, NoDefense(), keep=Kept(messages=Keep.for_attacks(seen, attacks, size.rounds))
+    )
     for spec in OBSERVERS:
         for attack in attacks:
             start = time.process_time()

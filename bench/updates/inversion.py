@@ -38,7 +38,7 @@ from fglaudit.parties.repeat_models import RepeatModels
 from fglaudit.parties.repeat_pretraining import RepeatPretraining
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import ModelUpdate, NeighborSums
-from fglaudit.recording import record_training
+from fglaudit.recording import Kept, record_training
 from fglaudit.registry import build
 from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
@@ -141,7 +141,7 @@ def measured(case: Case, graph: FederatedGraph, seed: int) -> dict[str, str]:
         protocol,
         case.defense,
         seed=seed,
-        keep=Keep({ModelUpdate: 32, NeighborSums: None}),
+        keep=Kept(messages=Keep({ModelUpdate: 32, NeighborSums: None})),
         behaviour=case.server,
     )
     scorer = Scorer(truth)

@@ -28,7 +28,7 @@ from fglaudit.defenses.none import NoDefense
 from fglaudit.nn.weights import unflatten
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import SERVER, ModelUpdate
-from fglaudit.recording import record_training
+from fglaudit.recording import Kept, record_training
 from fglaudit.registry import build
 from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
@@ -119,7 +119,7 @@ def run(results: Path, root: str | None) -> None:
     graph = PartitionSpec("dirichlet", CLIENTS, 10000.0).apply(spec.load_with_notes()[0], spec, derive(0, "partition"))
     for training, settings in TRAININGS.items():
         protocol = build("protocol", "fedgcn", {**COMMON, **settings})
-        recording, _ = record_training(graph, protocol, NoDefense(), seed=0, keep=Keep({ModelUpdate: 1}))
+        recording, _ = record_training(graph, protocol, NoDefense(), seed=0, keep=Kept(messages=Keep({ModelUpdate: 1})))
         view = recording.view(Observer(parties=(SERVER,)))
         clients, inputs = protocol.layer_inputs(graph, [graph.client(k) for k in range(CLIENTS)])
         uploading, models = next(iter(sent_models(view, 1)))

@@ -27,7 +27,7 @@ from fglaudit.interfaces import Inference
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import SERVER, ModelUpdate
 from fglaudit.quantities.clients.training_labels import TrainingLabels
-from fglaudit.recording import record_training
+from fglaudit.recording import Kept, record_training
 from fglaudit.registry import build
 from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
@@ -68,7 +68,9 @@ def measured(graph: FederatedGraph, settings: dict[str, Any], seed: int) -> dict
     attack, cpu = LearnedLabelShares(), torch.device("cpu")
     protocol = build("protocol", "fedgcn", {"hops": 2, "rounds": attack.rounds + 1, **settings})
     keep = Keep({ModelUpdate: attack.rounds})
-    recording, truth = record_training(graph, protocol, NoDefense(), seed=seed, keep=keep, fractions=(KNOWN,))
+    recording, truth = record_training(
+        graph, protocol, NoDefense(), seed=seed, keep=Kept(messages=keep, fractions=(KNOWN,))
+    )
     observer, kind = Observer(parties=(SERVER,), topology=True, auxiliary=KNOWN), TrainingLabels()
     view, (facts,) = recording.view(observer), truth.about([observer], False)
     question = kind.ask(facts)

@@ -17,7 +17,6 @@ from fglaudit.execution.engines.engine import default_jobs
 from fglaudit.reports.achieved import why_so
 from fglaudit.reports.answers import Answer, AnswerWord, answers
 from fglaudit.reports.choosing.choice import Confirmations, chosen
-from fglaudit.reports.choosing.options import undefended
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import FEATURES, says_most
 from fglaudit.reports.numbers import decimal, percent_spread
@@ -57,7 +56,7 @@ def table_lines(run: Run) -> Iterator[str]:
     settings = summarize(run)
     labels = Labels.of(settings)
     again = Confirmations.of(run).settings
-    bare = next(setting for setting in settings if undefended(setting))
+    bare = next(setting for setting in settings if setting.undefended)
     for plain in _on_features(bare):
         tried = [again[key] for s in chosen(settings, plain.observer) if (key := s.key) in again]
         who = f"{labels.protocol(bare)}, {observer_label(plain.observer)}"

@@ -18,7 +18,7 @@ from fglaudit.adversary.modelled import decides
 from fglaudit.adversary.priors.expected_f1 import best_f1_bits
 from fglaudit.adversary.priors.feature_prior import FeaturePrior, feature_prior
 from fglaudit.adversary.public_rules import clip_of_rows, known_as_used, noise_of_rows, norm_bound, unused_columns
-from fglaudit.adversary.running.guests import guest
+from fglaudit.adversary.running.contained import contained
 from fglaudit.facts import MULTI_BIT, ROWS, Additive, Fact, Randomised
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Attack, Inference, Reconstruction
@@ -34,9 +34,9 @@ def attack_reports(
 ) -> Reconstruction | Inference:
     """Run ``attack`` on ``view``; where rows were randomised, on the reports, and decide the rows behind them."""
     if not runs_on_reports(attack, view.public.facts):
-        with guest(attack):
+        with contained(attack):
             return attack.run(view, rng=rng, device=device)
-    with guest(attack):
+    with contained(attack):
         result = attack.run(as_sent(view), rng=rng, device=device)
     return decided(result, view) if isinstance(result, Reconstruction) else result
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +13,12 @@ from fglaudit.commands.options import DeviceOption, given_path
 from fglaudit.commands.output import console, end, results
 from fglaudit.execution.exit_code import troubles
 from fglaudit.interruption import interrupt
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fglaudit.execution.exit_code import Trouble
+    from fglaudit.finding import CellRecord
 
 
 def attack(
@@ -42,9 +49,6 @@ def attack(
     """Attack a saved recording without training again; writes RUN/attacks/NAME, never over the run's own files."""
     import torch
 
-    from fglaudit.execution.display import say
-    from fglaudit.execution.failures import failures_table
-    from fglaudit.execution.folder.stored_run import failed_rows
     from fglaudit.execution.saved import attack_saved, find, stored_records
     from fglaudit.reports.formats.console import print_answers
     from fglaudit.run import write_outputs
@@ -76,7 +80,16 @@ def attack(
         trust_plugins=trust_plugins,
     )
     print_answers(screen, write_outputs(folder))
+    _conclude(screen, folder, records, [*troubles(records, audited=made), *unread])
+
+
+def _conclude(screen: Console, folder: Path, records: Sequence[CellRecord], trouble: Sequence[Trouble]) -> None:
+    """Print which rows failed and where the report is, and end with the exit code that ``trouble`` asks for."""
+    from fglaudit.execution.display import say
+    from fglaudit.execution.failures import failures_table
+    from fglaudit.execution.folder.stored_run import failed_rows
+
     if failed := failed_rows(records):
         screen.print(failures_table(failed))
     say(screen, results(folder))
-    end([*troubles(records, audited=made), *unread])
+    end(trouble)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -41,29 +42,18 @@ def reproduce(
     """Measure a table of one of the papers, ours beside theirs; the same command goes on where it was stopped."""
     refuse_less_than_one("--seeds", seeds, "leave it out for all that the table is reproduced with")
     if status:
-        from fglaudit.reproduce.status.text import status_of
-
         changed = (("--quick", quick), ("--only", only), ("--seeds", seeds), ("--device", device != "auto"))
-        given = [name for name, value in changed if value]
-        if given:
-            raise FglauditError(f"--status measures nothing and shows every row; got {given[0]} too; leave it out")
-        if out is not None and not is_folder(out):
-            raise FglauditError(
-                f"--out with --status is a folder of measured tables; there is no folder {out}; correct it"
-            )
-        print(status_of(table, out or Path("runs") / "reproduce"), end="")
+        _show_status(table, out, [name for name, value in changed if value])
+        return
+    if not table:
+        _list_tables()
         return
     import torch
 
     from fglaudit.reproduce.printing.table import markdown, write
-    from fglaudit.reproduce.published import TITLES
     from fglaudit.reproduce.run import reproduce as measured
     from fglaudit.suite.overrides import data_root, pick_device
 
-    if not table:
-        for name, title in TITLES.items():
-            print(f"{name:<19} {title}")
-        return
     interrupt()
     folder = out or Path("runs") / "reproduce" / table
     rows = measured(
@@ -76,3 +66,21 @@ def reproduce(
         print(path, file=sys.stderr)
     if not any(row.values for row in rows):
         raise FglauditError(f"at least one row of {table} must be measured; none could be: {rows[0].reason}")
+
+
+def _show_status(table: str, out: Path | None, given: Sequence[str]) -> None:
+    """Print which figures were measured; ``given`` are options that are for measuring."""
+    from fglaudit.reproduce.status.text import status_of
+
+    if given:
+        raise FglauditError(f"--status measures nothing and shows every row; got {given[0]} too; leave it out")
+    if out is not None and not is_folder(out):
+        raise FglauditError(f"--out with --status is a folder of measured tables; there is no folder {out}; correct it")
+    print(status_of(table, out or Path("runs") / "reproduce"), end="")
+
+
+def _list_tables() -> None:
+    from fglaudit.reproduce.published import TITLES
+
+    for name, title in TITLES.items():
+        print(f"{name:<19} {title}")

@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,7 +70,6 @@ def run(
     shard: ShardOption = "",
 ) -> None:
     """Train, attack and report. The same command continues a run that was stopped; failed cells are tried again."""
-    from fglaudit.execution.display import say
     from fglaudit.execution.engines.by_name import make_engine
     from fglaudit.execution.engines.engine import default_jobs
     from fglaudit.execution.folder.run_folder import check_ours, check_place, run_folder
@@ -79,27 +79,17 @@ def run(
     from fglaudit.suite.plugin_files import Trust
 
     refuse_less_than_one("--confirm", confirm, "leave it out to confirm nothing")
+    _refuse_confirming_a_part(confirm, shard)
     screen = console()
     screen.quiet = quiet
-
-    def announce(files: Sequence[PluginFile]) -> None:
-        for file in files:
-            say(screen, f"plugin file: {file.path}  sha256 {file.sha256}")
-
-    trust = Trust(everywhere=trust_plugins, imports=not dry_run, announce=announce)
+    trust = Trust(everywhere=trust_plugins, imports=not dry_run, announce=partial(_announce, screen))
     resolved = load_suite(suite, datasets=dataset or (), root=root, seeds=seeds, trust=trust)
     if quick:
         resolved = dataclasses.replace(resolved, empirical=False)
     directory = out or output_folder(resolved, dataset or ())
     part = Shard.parse(shard) if shard else None
-    if confirm is not None and part is not None:
-        raise FglauditError(
-            f"what a run chose is known once all its cells are there; got --confirm with --shard {shard}; give"
-            " --confirm in a last command without --shard"
-        )
     chosen = pick_device(device, elsewhere=gpus > 0)
-    if jobs is None:
-        jobs = default_jobs(len(resolved.cells()), chosen)
+    jobs = default_jobs(len(resolved.cells()), chosen) if jobs is None else jobs
     chosen_engine = make_engine(engine, jobs, address=address, cell_timeout=cell_timeout, gpus=gpus, memory=memory)
     check_ours(run_folder(directory))  # what a run refuses at once, --dry-run refuses too
     if dry_run:
@@ -126,6 +116,21 @@ def run(
         records += fresh
         print_confirmed(screen, whole)
     _conclude(screen, suite, directory, records)
+
+
+def _refuse_confirming_a_part(confirm: int | None, shard: str) -> None:
+    if confirm is not None and shard:
+        raise FglauditError(
+            f"what a run chose is known once all its cells are there; got --confirm with --shard {shard}; give"
+            " --confirm in a last command without --shard"
+        )
+
+
+def _announce(screen: Console, files: Sequence[PluginFile]) -> None:
+    from fglaudit.execution.display import say
+
+    for file in files:
+        say(screen, f"plugin file: {file.path}  sha256 {file.sha256}")
 
 
 def _dry_run(

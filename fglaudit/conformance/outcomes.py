@@ -4,6 +4,7 @@ every report, and say nothing where the model that reached them was trained on r
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -11,16 +12,24 @@ from torch import Tensor
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Trained
 
-ACCURACIES = "accuracies"
-"""How words on accuracies begin."""
-
 _RELATIVE, _ABSOLUTE = 1e-5, 1e-6
 """By how much weights may differ that are computed beside others, over all steps."""
 
 
-def changed_elsewhere(before: Trained, after: Trained, graph: FederatedGraph, clients: Collection[int]) -> str:
-    """Return in words what is another one in ``after``, where data of ``clients`` differ and everybody receives the
-    same messages, although it is not theirs; empty if nothing is.
+@dataclass(frozen=True)
+class Difference:
+    """What is another one in a second training, in words, and whether that is an accuracy: few test places are
+    classified otherwise after a little change."""
+
+    words: str
+    of_accuracies: bool = False
+
+
+def changed_elsewhere(
+    before: Trained, after: Trained, graph: FederatedGraph, clients: Collection[int]
+) -> Difference | None:
+    """Return what is another one in ``after``, where data of ``clients`` differ and everybody receives the same
+    messages, although it is not theirs; None if nothing is.
 
     A weight that differs by client has a leading axis K, of which the rows of ``clients`` are theirs. Which round
     counts may follow from anybody's validation nodes, and weights are then another round's.
@@ -29,20 +38,20 @@ def changed_elsewhere(before: Trained, after: Trained, graph: FederatedGraph, cl
     others[list(clients)] = False
     for name, value in before.weights.items() if before.round == after.round else ():
         if name not in after.weights or after.weights[name].shape != value.shape:
-            return f"the shape of weight {name!r} that training ends with"
+            return Difference(f"the shape of weight {name!r} that training ends with")
         both = value, after.weights[name]
         if _by_client(before, name, graph.num_clients):
             both = value[others], after.weights[name][others]
         if not _close(*both):
-            return f"weight {name!r} that training ends with"
+            return Difference(f"weight {name!r} that training ends with")
     if before.accuracy.shape != after.accuracy.shape:
-        return f"{ACCURACIES}, of which there are more or fewer"
+        return Difference("accuracies, of which there are more or fewer", of_accuracies=True)
     columns = (one.accuracy[:, others].nan_to_num(-1.0) for one in (before, after))
     if not torch.equal(*columns):
-        return f"{ACCURACIES} of other clients"
+        return Difference("accuracies of other clients", of_accuracies=True)
     if _hits_elsewhere(before, after, graph, others):
-        return f"{ACCURACIES} of the whole test set, by more than the test nodes there"
-    return ""
+        return Difference("accuracies of the whole test set, by more than the test nodes there", of_accuracies=True)
+    return None
 
 
 def _by_client(trained: Trained, name: str, clients: int) -> bool:

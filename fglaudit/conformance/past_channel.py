@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fglaudit import registry
 from fglaudit.conformance.comparing import same_weights
-from fglaudit.conformance.outcomes import ACCURACIES, changed_elsewhere
+from fglaudit.conformance.outcomes import Difference, changed_elsewhere
 from fglaudit.conformance.runs import Run, record
 from fglaudit.defenses.none import NoDefense
 from fglaudit.errors import FglauditError
@@ -94,12 +94,13 @@ def told_without_message(
         return "" if registry.shipped("protocol", protocol) else _pooled(protocol, graph, run, seed)
     for world in _worlds(protocol, graph):
         found = _change(protocol, world.graph, world, first, run, seed)
-        # few places are classified otherwise after a little change
-        less = None if found.startswith(ACCURACIES) else world.little
-        if not found or (less is not None and not _change(protocol, less, world, first, run, seed)):
+        if found is None:
+            continue
+        less = None if found.of_accuracies else world.little
+        if less is not None and not _change(protocol, less, world, first, run, seed):
             continue
         if not world.as_many or any(_change(protocol, one, world, first, run, seed) for one in world.as_many):
-            return f"{world.what} change {found}"
+            return f"{world.what} change {found.words}"
     return ""
 
 
@@ -112,27 +113,27 @@ def _pooled(protocol: FederatedProtocol, graph: FederatedGraph, run: Run, seed: 
             if not same_weights(trained, run.trained):
                 return f"{world.what} change the weights that training ends with"
         elif what := changed_elsewhere(run.trained, trained, graph, world.clients):
-            return f"{world.what} change {what}, and no message is sent at all"
+            return f"{world.what} change {what.words}, and no message is sent at all"
     return ""
 
 
 def _change(
     protocol: FederatedProtocol, graph: FederatedGraph, world: _World, first: KeptMessages, run: Run, seed: int
-) -> str:
-    """Return what is another one in ``graph``, one of ``world``, in words; empty if nothing is."""
+) -> Difference | None:
+    """Return what is another one in ``graph``, one of ``world``; None if nothing is."""
     other = KeptMessages(first)
     trained = record(protocol, graph, NoDefense(), tamper=other.force, seed=seed).trained
     may = (*world.clients, SERVER) if world.known else world.clients
     if (sender := other.strange(may)) is not None:
-        return f"{sender[0]} that {named(sender[1])} sends, though it received the same messages"
+        return Difference(f"{sender[0]} that {named(sender[1])} sends, though it received the same messages")
     own = world.clients and not world.known
     if own and (what := changed_elsewhere(run.trained, trained, graph, world.clients)):
-        return f"{what}, though everybody received the same messages"
+        return replace(what, words=f"{what.words}, though everybody received the same messages")
     if not world.clients and not same_weights(trained, run.trained):
-        return "the weights that training ends with"
+        return Difference("the weights that training ends with")
     if not world.clients and trained.round != run.trained.round:
-        return "which round's accuracy counts"
-    return ""
+        return Difference("which round's accuracy counts")
+    return None
 
 
 def named(party: int) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from threadpoolctl import threadpool_limits
 
+from fglaudit.context import Context
 from fglaudit.empirical.adjacency import promise_of
 from fglaudit.empirical.audits.attempts import audits as statistical
 from fglaudit.empirical.audits.attempts import raised
@@ -20,11 +23,12 @@ from fglaudit.empirical.fields.states import field_states, fields_audit, unrepla
 from fglaudit.empirical.label_responses import label_states
 from fglaudit.empirical.replays.staging import Staged, clients_of, staged
 from fglaudit.empirical.sealed.ciphertexts import ciphertext_audits
+from fglaudit.empirical.unstated_changes import not_blamed
 from fglaudit.empirical.verdict_word import TRADE_OFF, verdict_of
 from fglaudit.empirical.whole_training import NAME as WHOLE
 from fglaudit.empirical.whole_training import whole_training_audit
-from fglaudit.facts import Additive, Fact, Field, Unstated, rebuilt
-from fglaudit.graph import ClientGraph, FederatedGraph
+from fglaudit.facts import Fact, Unstated, rebuilt
+from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import NOT_REPLAYED, Audit, FieldState, Outcome, Verdict, Word, empty
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee
 from fglaudit.privacy.accounted import Accounted
@@ -32,13 +36,42 @@ from fglaudit.privacy.counted import Counted
 from fglaudit.privacy.from_facts import account
 from fglaudit.tracebacks import keep, kept
 
-_OF_FACTS = ("sensitivity", "reach", "noise", "dependence")
-"""Audits that compare what left with the facts, and not what can be told of a record with the guarantee."""
-_MERGED = "other than stated, which does not say that less is hidden"
-"""Different values left as the same one, so more was done than is stated, maybe to values that noise hides already."""
-_AFTERWARDS = "the noise is as stated, and what is done to noisy values is not stated, which hides no less"
 _SMALL = 2**22
 """Entries of the feature rows up to which threads cost more than they save."""
+
+
+class Stated(NamedTuple):
+    """What a run was compared with: a session may state something else once it is over."""
+
+    facts: Sequence[Fact]
+    promise: Guarantee
+
+    @staticmethod
+    def by(session: DefenseSession) -> Stated:
+        """Return what ``session`` states now."""
+        return Stated(rebuilt(session.facts()), promise_of(session))
+
+
+@dataclass(frozen=True)
+class _Case:
+    """What all audits of one run are about; ``sealed`` are the payloads that travelled sealed."""
+
+    protocol: FederatedProtocol
+    graph: FederatedGraph
+    defense: Defense
+    context: Context
+    stated: Stated
+    counted: Counted
+    unstated: Sequence[Unstated]
+    sealed: tuple[str, ...]
+    seed: int
+    device: torch.device
+
+    @property
+    def copies(self) -> list[str]:
+        """What the promise leaves out: each holder's message is bounded by itself, and all move with a node."""
+        left = self.stated.promise.unit == "client" and self.context.holders > 1
+        return ["copies of its nodes at other clients"] if left else []
 
 
 def judge(
@@ -52,8 +85,7 @@ def judge(
     seed: int,
     device: torch.device,
     quick: bool = False,
-    facts: Sequence[Fact] | None = None,
-    promise: Guarantee | None = None,
+    stated: Stated | None = None,
 ) -> tuple[Verdict, tuple[FieldState, ...]]:
     """Return the verdict on what ``session`` promised, after its run, and the state of every field.
 
@@ -61,68 +93,90 @@ def judge(
         counted: on the wire of the run.
         unstated: what the defense changed and no fact explains.
         quick: replay nothing; a guarantee is then claimed at most.
-        facts, promise: that the run was compared with, since a session may state others once it is over; None: what
-            ``session`` states now.
+        stated: what the run was compared with; None: what ``session`` states now.
     """
-    facts = rebuilt(session.facts()) if facts is None else facts
-    promise, context = promise or promise_of(session), protocol.context(graph)
-    sealed = protocol.sealed(graph, session)
-
-    def seals() -> tuple[Audit, ...]:
-        if quick or not sealed:
-            return ()
-        return ciphertext_audits(protocol, graph, defense, context, seed=seed, device=device)
-
-    if not promised(promise):  # whoever seals promises nothing else, and that is not believed unseen either
-        why = "nothing is promised, and nothing was replayed"
-        return Verdict(Word.NONE, "nothing is promised"), unreplayed_states(counted, sealed, why, seals())
-    accounted = account(context, facts, promise, counted)
-    audits = [
-        _facts_audit(unstated),
-        releases_audit(context, promise, accounted, counted),
-        *epsilon_audits(promise, accounted),
-        *drawn_clients_audits(protocol, context, promise, accounted),
-    ]
-    # Each holder's message is bounded by itself, and all of them move with a node.
-    copies = ["copies of its nodes at other clients"] if promise.unit == "client" and context.holders > 1 else []
+    stated = Stated.by(session) if stated is None else stated
+    sealed = tuple(protocol.sealed(graph, session))
+    case = _Case(protocol, graph, defense, protocol.context(graph), stated, counted, unstated, sealed, seed, device)
+    if not promised(stated.promise):
+        return _unpromised(case, quick)
+    accounted = account(case.context, stated.facts, stated.promise, counted)
+    audits = _accounting_audits(case, accounted)
     if quick:
-        verdict = verdict_of(promise, accounted, audits, shortened=NOT_REPLAYED, left=copies)
+        verdict = verdict_of(stated.promise, accounted, audits, shortened=NOT_REPLAYED, left=case.copies)
         return verdict, unreplayed_states(counted, sealed, NOT_REPLAYED)
     try:
-        with threadpool_limits(limits=_threads(graph), user_api="openmp"):
-            seen = examined(
-                protocol,
-                graph,
-                defense,
-                context,
-                facts,
-                promise,
-                accounted,
-                counted=counted,
-                seed=seed,
-                device=device,
-            )
+        seen = _examined(case, accounted)
     except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
         why = f"the defense could not be replayed: {kept(error, 'replays of the defense')}"
         audits.append(Audit("fields", Outcome.UNTESTED, why))
-        return verdict_of(promise, accounted, audits, left=copies), unreplayed_states(counted, sealed, why)
-    sealing = seals()
+        return verdict_of(stated.promise, accounted, audits, left=case.copies), unreplayed_states(counted, sealed, why)
+    return _after_replays(case, accounted, audits, seen)
+
+
+def _unpromised(case: _Case, quick: bool) -> tuple[Verdict, tuple[FieldState, ...]]:
+    """Return :func:`judge` of a defense that promises nothing: whoever seals promises nothing else, and that is not
+    believed unseen either."""
+    why = "nothing is promised, and nothing was replayed"
+    sealing = () if quick else _sealing_audits(case)
+    return Verdict(Word.NONE, "nothing is promised"), unreplayed_states(case.counted, case.sealed, why, sealing)
+
+
+def _accounting_audits(case: _Case, accounted: Accounted | str) -> list[Audit]:
+    """Return the audits that compare what is stated with what was counted and accounted, without any replay."""
+    promise = case.stated.promise
+    return [
+        _facts_audit(case.unstated),
+        releases_audit(case.context, promise, accounted, case.counted),
+        *epsilon_audits(promise, accounted),
+        *drawn_clients_audits(case.protocol, case.context, promise, accounted),
+    ]
+
+
+def _examined(case: _Case, accounted: Accounted | str) -> Examined:
+    with threadpool_limits(limits=_threads(case.graph), user_api="openmp"):
+        return examined(
+            case.protocol,
+            case.graph,
+            case.defense,
+            case.context,
+            *case.stated,
+            accounted,
+            counted=case.counted,
+            seed=case.seed,
+            device=case.device,
+        )
+
+
+def _sealing_audits(case: _Case) -> tuple[Audit, ...]:
+    if not case.sealed:
+        return ()
+    return ciphertext_audits(case.protocol, case.graph, case.defense, case.context, seed=case.seed, device=case.device)
+
+
+def _after_replays(
+    case: _Case, accounted: Accounted | str, audits: list[Audit], seen: Examined
+) -> tuple[Verdict, tuple[FieldState, ...]]:
+    """Return :func:`judge` where the first rounds were replayed; ``audits`` are those of the accounting."""
+    promise, counted, sealed = case.stated.promise, case.counted, case.sealed
+    sealing = _sealing_audits(case)
     fields = fields_audit(seen, promise, sealed, counted)
-    audits += [foreign_audit(seen, accounted), sensitivity_audit(seen), fields, *sealing]
+    audits = [*audits, foreign_audit(seen, accounted), sensitivity_audit(seen), fields, *sealing]
     prepared: Staged | None = None
     if isinstance(accounted, Accounted):
-        prepared, found = _replayed(protocol, graph, defense, facts, promise, accounted, seed=seed, device=device)
+        prepared, found = _replayed(case, accounted)
         audits += found
 
     def noise_comes_first() -> bool:
-        if prepared is None or not isinstance(accounted, Accounted):
-            return False
-        return _noise_first(prepared, accounted, clients_of(protocol, graph), seed)
+        return prepared is not None and isinstance(accounted, Accounted) and _noise_first(case, prepared, accounted)
 
-    audits = _not_blamed(audits, unstated, facts, noise_comes_first)
-    left = copies + _uncovered(seen, promise, sealed)
-    verdict = _weighed(verdict_of(promise, accounted, audits, left=left, sealed=sealed), graph.num_nodes)
-    labels = label_states(protocol, graph, defense, context, counted, verdict, seed=seed, device=device)
+    audits = not_blamed(audits, case.unstated, case.stated.facts, noise_comes_first)
+    left = case.copies + _uncovered(seen, promise, sealed)
+    verdict = verdict_of(promise, accounted, audits, left=left, sealed=sealed)
+    verdict = _weighed(verdict, case.graph.num_nodes)
+    labels = label_states(
+        case.protocol, case.graph, case.defense, case.context, counted, verdict, seed=case.seed, device=case.device
+    )
     return verdict, (*field_states(seen, counted, accounted, promise, sealed, sealing), *labels)
 
 
@@ -147,46 +201,10 @@ def _facts_audit(unstated: Sequence[Unstated]) -> Audit:
     return Audit("facts", Outcome.UNTESTED, f"what the defense does is not stated: {words}")
 
 
-def _not_blamed(
-    audits: list[Audit], unstated: Sequence[Unstated], facts: Sequence[Fact], noise_comes_first: Callable[[], bool]
-) -> list[Audit]:
-    """Return ``audits`` without the refutations that only say that more is done than facts state, where that hides no
-    less: values are merged, or noisy ones are changed.
-
-    Args:
-        noise_comes_first: whether what is not stated is done to noisy values alone; asked where it matters, as it takes
-            replays.
-    """
-    if any(change.merges for change in unstated):
-        return [_against_facts_alone(audit, _MERGED) for audit in audits]
-    excused = [_against_facts_alone(audit, _AFTERWARDS) for audit in audits]
-    after_noise = bool(unstated) and all(_has_noise(change, facts) for change in unstated)
-    if excused == audits or not after_noise or not noise_comes_first():
-        return audits
-    first = dataclasses.replace(excused[0], detail=f"{_AFTERWARDS}: say in a fact what that is; {excused[0].detail}")
-    return [first, *excused[1:]]
-
-
-def _against_facts_alone(audit: Audit, why: str) -> Audit:
-    """Return an audit that compares with what is stated as untested, if it refutes, and say ``why``."""
-    if audit.outcome is not Outcome.REFUTED or audit.name not in _OF_FACTS:
-        return audit
-    return dataclasses.replace(audit, outcome=Outcome.UNTESTED, detail=f"{why}: {audit.detail}")
-
-
-def _has_noise(change: Unstated, facts: Sequence[Fact]) -> bool:
-    """Whether noise is stated on what was changed: what is done elsewhere is not done to noisy values."""
-    noisy = [fact.target for fact in facts if isinstance(fact, Additive)]
-    target = change.target
-    if not isinstance(target, Field):
-        return target in noisy
-    return any(isinstance(n, Field) and n.meets(target.payload, target.name, target.direction) for n in noisy)
-
-
-def _noise_first(prepared: Staged, accounted: Accounted, clients: Sequence[ClientGraph], seed: int) -> bool:
+def _noise_first(case: _Case, prepared: Staged, accounted: Accounted) -> bool:
     """Whether what is not stated is done to noisy values alone; no where that cannot be told."""
     try:
-        return noise_first(prepared, accounted.mechanisms, clients, seed=seed)
+        return noise_first(prepared, accounted.mechanisms, clients_of(case.protocol, case.graph), seed=case.seed)
     except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
         keep(error, "replays of noise before the rest")
         return False
@@ -197,40 +215,26 @@ def _threads(graph: FederatedGraph) -> int | None:
     return 1 if graph.x.numel() < _SMALL else None
 
 
-def _replayed(
-    protocol: FederatedProtocol,
-    graph: FederatedGraph,
-    defense: Defense,
-    facts: Sequence[Fact],
-    promise: Guarantee,
-    accounted: Accounted,
-    *,
-    seed: int,
-    device: torch.device,
-) -> tuple[Staged | None, list[Audit]]:
+def _replayed(case: _Case, accounted: Accounted) -> tuple[Staged | None, list[Audit]]:
     """Return what is replayed, None where nothing can be, and what came of many replays and of whole trainings."""
+    parts = case.protocol, case.graph, case.defense
     with threadpool_limits(limits=1, user_api="openmp"):  # on small tables threads cost many times what they save
         prepared: Staged | None = None
         try:
-            prepared = staged(protocol, graph, defense, accounted, seed=seed, device=device)
+            prepared = staged(*parts, accounted, seed=case.seed, device=case.device)
         except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
             why = f"the defense could not be replayed: {kept(error, 'replays of the defense')}"
             found: tuple[Audit, ...] = (Audit(TRADE_OFF, Outcome.UNTESTED, why),)
         else:
-            found = statistical(prepared, protocol, graph, defense, facts, promise, accounted, seed=seed)
-        return prepared, [*found, _whole(protocol, graph, defense, accounted, seed, device)]
+            found = statistical(prepared, *parts, *case.stated, accounted, seed=case.seed)
+        return prepared, [*found, _whole(case, accounted)]
 
 
-def _whole(
-    protocol: FederatedProtocol,
-    graph: FederatedGraph,
-    defense: Defense,
-    accounted: Accounted,
-    seed: int,
-    device: torch.device,
-) -> Audit:
+def _whole(case: _Case, accounted: Accounted) -> Audit:
     try:
-        return whole_training_audit(protocol, graph, defense, accounted, seed=seed, device=device)
+        return whole_training_audit(
+            case.protocol, case.graph, case.defense, accounted, seed=case.seed, device=case.device
+        )
     except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
         return raised(WHOLE, error)
 

@@ -17,7 +17,7 @@ import torch
 from fglaudit.adversary.running.attack_stream import attack_stream
 from fglaudit.attacking import run_attacks
 from fglaudit.facts import Fact, Sampled, Scaled, Target
-from fglaudit.finding import NO, RAISED, YES, Finding, Status
+from fglaudit.finding import NO, RAISED, YES, Cause, Finding, Reason, Status
 from fglaudit.graph import Graph
 from fglaudit.interfaces import Attack
 from fglaudit.observers import expand
@@ -106,11 +106,11 @@ def through_planted_rows(
 
 def _answered(measured: Measurement, word: str, raised: str = "") -> Measurement:
     """Return ``measured`` with the column filled in; a "no" where something ``raised`` measures nothing: it says so."""
-    finding = measured.finding
-    reason = finding.reason
+    finding = dataclasses.replace(measured.finding, succeeds_weakened=word)
     if word == NO and raised:
-        reason = "; ".join(filter(None, (reason, f"{RAISED}{raised}")))
-    return dataclasses.replace(measured, finding=dataclasses.replace(finding, succeeds_weakened=word, reason=reason))
+        reason = "; ".join(filter(None, (finding.reason, f"{RAISED}{raised}")))
+        finding = finding.ended(finding.status, Reason(reason, Cause.RAISED))
+    return dataclasses.replace(measured, finding=finding)
 
 
 def _recorded_again(

@@ -228,7 +228,7 @@ def unexplained(expected: Expected, after: Tensor, spending: Spending, key: obje
 def _inexact(expected: Expected, sent: Tensor) -> Tensor:
     """Return which entries say something in their last bits: of those that nothing touched, all must be as they were,
     the sign of a zero too; those that one factor scaled may differ from its product by two units in the last place,
-    which copies with another memory must give again (:mod:`fglaudit.wire.observing.twin`)."""
+    which copies with another memory must give again (:mod:`fglaudit.wire.observing.neighboring_session`)."""
     wrong, values = torch.zeros_like(sent, dtype=torch.bool), expected.values
     if expected.cut is not None and expected.cut[0] is values and values.numel():
         parts, whole = values.view(-1, expected.cut[1]), sent.reshape(-1, expected.cut[1])

@@ -7,12 +7,12 @@ import math
 import torch
 from torch import Tensor
 
+from fglaudit.finding import UNDEFENDED
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
 from fglaudit.interfaces.outcomes import Trained
 from fglaudit.partition.facts import tested_labels
 
-UNDEFENDED = "none"
 DEVIATIONS = 2.0
 """Of the share of right answers that a constant guess has on so many test nodes, drawn anew."""
 HARDLY = 0.025

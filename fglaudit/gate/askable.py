@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.execution.folder.stored_run import Manifest
+from fglaudit.finding import UNDEFENDED
 from fglaudit.gate.naming import name_all
 from fglaudit.gate.policy import Epsilon, Policy
 from fglaudit.gate.upper_ends import nothing_leaves
@@ -55,7 +56,7 @@ def check_askable(policy: Policy, run: Run, manifest: Manifest, answers: list[An
 
 
 def _check_guarantee_askable(asked: Epsilon, run: Run, manifest: Manifest) -> None:
-    if all(cell.columns["defense"] == "none" for cell in manifest.plan):
+    if all(cell.columns["defense"] == UNDEFENDED for cell in manifest.plan):
         raise FglauditError("epsilon: a guarantee needs a defense; no cell of this suite has one; drop epsilon")
     units = {row.privacy_unit for cell in run.cells for row in cell.findings if row.privacy_unit}
     if units and asked.unit not in units:

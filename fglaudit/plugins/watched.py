@@ -12,7 +12,7 @@ import contextlib
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -64,28 +64,33 @@ def _heard(event: str, args: tuple[Any, ...]) -> None:
     noted = _Watch.noting
     if noted is None or (asked := _asked(event, args)) is None:
         return
+    by, what = asked
     _Watch.noting = None  # what follows raises events too
     try:
         frame = sys._getframe(1)
-        who = _asker(frame) if asked.startswith("looks") else _writer(frame)
-        if who is not None and (why := f"{asked} in {_named(who)}") not in noted:
+        who = by(frame)
+        if who is not None and (why := f"{what} in {_named(who)}") not in noted:
             noted.append(why)
     finally:
         _Watch.noting = noted
 
 
-def _asked(event: str, args: tuple[Any, ...]) -> str | None:
-    """Return in words what an event asks for, or None where that is nobody's business."""
+_Finder = Callable[[FrameType | None], FrameType | None]
+
+
+def _asked(event: str, args: tuple[Any, ...]) -> tuple[_Finder, str] | None:
+    """Return how the frame is found that an event is on behalf of, and in words what it asks for; None where that is
+    nobody's business."""
     if event in _LOOKS or event.startswith("ctypes."):
-        return f"looks at who runs it ({event})"
+        return _asker, f"looks at who runs it ({event})"
     if event == "object.__getattr__":
-        return f"looks at who runs it ({args[1]})" if args[1] in _FRAMES else None
+        return (_asker, f"looks at who runs it ({args[1]})") if args[1] in _FRAMES else None
     if event == "object.__setattr__":
-        return f"rewrites a function ({args[1]})" if args[1] in _CODE else None
+        return (_writer, f"rewrites a function ({args[1]})") if args[1] in _CODE else None
     if event == "open":
         writes = set(args[1]) & set("wax+") if isinstance(args[1], str) else args[2] & (os.O_WRONLY | os.O_RDWR)
-        return "writes a file" if writes else None
-    return f"keeps something outside of itself ({event})" if event in _OUTSIDE else None
+        return (_writer, "writes a file") if writes else None
+    return (_writer, f"keeps something outside of itself ({event})") if event in _OUTSIDE else None
 
 
 def _asker(frame: FrameType | None) -> FrameType | None:

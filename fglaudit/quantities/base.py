@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
+from fglaudit.finding import Cause, Reason
 from fglaudit.graph import ClientGraph, FederatedGraph, last_places
 from fglaudit.interfaces import Attack, FederatedProtocol, Inference, Planted, Reconstruction
 from fglaudit.quantities.negatives import Negatives
@@ -22,9 +23,10 @@ from fglaudit.view import Auxiliary, Observer, PartialRows, View
 
 UNINFORMATIVE = 0.99
 """A control this good leaves no room for an attack to show anything."""
-NO_ROW_REACHES = (
+NO_ROW_REACHES = Reason(
     "no node's features reach this observer: no message to it holds rows, or anything computed from rows alone; what"
-    " models give away is asked under other quantities"
+    " models give away is asked under other quantities",
+    Cause.NO_ROW,
 )
 """Why nobody's features, nor what is computed of them, can be asked of an observer."""
 ALL_ROWS_KNOWN = (

@@ -5,10 +5,11 @@ and, apart from it, the truth for the scorer.
 """
 
 from fglaudit.recording.of_cell import NotApplicableError, record
-from fglaudit.recording.of_training import Progress, record_training
+from fglaudit.recording.of_training import Kept, Progress, record_training
 from fglaudit.recording.recording import Recording, protocol_of
 
 __all__ = [
+    "Kept",
     "NotApplicableError",
     "Progress",
     "Recording",

@@ -8,11 +8,11 @@ from pathlib import Path
 import torch
 
 from fglaudit.errors import FglauditError
-from fglaudit.graph import Graph
+from fglaudit.graph import FederatedGraph, Graph
 from fglaudit.nn.torch_settings import check_torch_settings
 from fglaudit.observers import expand
 from fglaudit.partition import partition_facts
-from fglaudit.recording.of_training import Progress, record_training
+from fglaudit.recording.of_training import Kept, Progress, record_training
 from fglaudit.recording.recording import Recording
 from fglaudit.rng import derive
 from fglaudit.scoring.truth import GroundTruth
@@ -53,16 +53,8 @@ def record(
     if whole is None:
         whole, loaded = cell.dataset.load_with_notes()
         notes = (*notes, *loaded)
-    graph = cell.partition.apply(whole, cell.dataset, derive(cell.seed, "partition"))
-    if cell.behaviour is not None:
-        if (why := cell.behaviour.unsupported(cell.protocol, graph)) is not None:
-            raise NotApplicableError(why)
-        graph = cell.behaviour.claims(graph)
-    cell.protocol.check(graph)
-    observers = [member for spec in cell.observers for member in expand(spec, graph.num_clients)[0]]
-    everything = cell.record == "all"
-    keep = Keep() if everything else Keep.for_attacks(observers, cell.attacks, cell.protocol.num_rounds)
-    cell.protocol.check_messages(graph, keep.wants)
+    graph = _checked(cell, whole)
+    keep = _kept(cell, graph, folder)
     context = cell.protocol.context(graph)
     if (why := cell.defense.unsupported(context)) is not None:
         raise NotApplicableError(why)
@@ -73,12 +65,9 @@ def record(
         context=context,
         seed=cell.seed,
         keep=keep,
-        clients=None if everything else {k for o in observers for k in o.clients},
-        fractions={spec.auxiliary for spec in cell.observers},
         empirical=cell.empirical,
         device=device,
         progress=progress,
-        folder=folder,
         key=key,
         behaviour=cell.behaviour,
     )
@@ -90,3 +79,29 @@ def record(
         notes=(*notes, *recording.notes),
     )
     return recording, truth
+
+
+def _checked(cell: Cell, whole: Graph) -> FederatedGraph:
+    """Return the graph that ``cell`` trains on, split over its clients, as its server claims it.
+
+    Raises:
+        NotApplicableError: the server cannot break the protocol's rules in this way.
+        FglauditError: the protocol cannot be trained on it.
+    """
+    graph = cell.partition.apply(whole, cell.dataset, derive(cell.seed, "partition"))
+    if cell.behaviour is not None:
+        if (why := cell.behaviour.unsupported(cell.protocol, graph)) is not None:
+            raise NotApplicableError(why)
+        graph = cell.behaviour.claims(graph)
+    cell.protocol.check(graph)
+    return graph
+
+
+def _kept(cell: Cell, graph: FederatedGraph, folder: Path | None) -> Kept:
+    """Return what is kept of the training for the observers and attacks of ``cell``."""
+    observers = [member for spec in cell.observers for member in expand(spec, graph.num_clients)[0]]
+    everything = cell.record == "all"
+    messages = Keep() if everything else Keep.for_attacks(observers, cell.attacks, cell.protocol.num_rounds)
+    cell.protocol.check_messages(graph, messages.wants)
+    clients = None if everything else {k for o in observers for k in o.clients}
+    return Kept(messages, clients, {spec.auxiliary for spec in cell.observers}, folder)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,15 @@ from fglaudit import registry
 from fglaudit.context import Context
 from fglaudit.empirical.adjacency import promise_of
 from fglaudit.empirical.fields.states import after_unstated
-from fglaudit.empirical.judge import judge
+from fglaudit.empirical.judge import Stated, judge
 from fglaudit.empirical.verdict_word import TRADE_OFF
 from fglaudit.federated.collapse import balanced_accuracy, collapsed
 from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import Audit, FieldState, Outcome, Verdict, Word
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained
 from fglaudit.parties.base import ActiveChannel, Behaviour, Conduct
+from fglaudit.plugins.exit_guard import no_exit
 from fglaudit.plugins.modules import files_run
-from fglaudit.plugins.staying import staying
 from fglaudit.plugins.unaltered import functions, refuse_altered
 from fglaudit.plugins.watched import watched
 from fglaudit.recording.recording import Recording
@@ -40,7 +41,58 @@ Progress = Callable[[int, int], None]
 """Called with (round, rounds) during training."""
 
 
-@staying()
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of a training, for observers.
+
+    Attributes:
+        messages: which; None: all.
+        clients: whose own data; None: everybody's.
+        fractions: of auxiliary rows that observers may have.
+        folder: where messages are spooled (they can be larger than memory); None keeps them in memory.
+    """
+
+    messages: Keep | None = None
+    clients: Collection[int] | None = None
+    fractions: Collection[float] = ()
+    folder: Path | None = None
+
+
+@dataclass(frozen=True)
+class _Trainee:
+    """What is trained, on what and by which seed and key."""
+
+    graph: FederatedGraph
+    protocol: FederatedProtocol
+    defense: Defense
+    behaviour: Behaviour | None
+    seed: int
+    key: bytes
+    device: torch.device
+
+    def rng(self, purpose: str) -> torch.Generator:
+        return derive(self.seed, purpose, key=self.key)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A training that is over: what carried its messages, how the party behaved that breaks rules, what came of it."""
+
+    session: DefenseSession
+    wire: RecordingChannel
+    conduct: Conduct
+    trained: Trained
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Judgement:
+    guarantee: Guarantee
+    verdict: Verdict
+    fields: tuple[FieldState, ...]
+
+
+@no_exit()
 def record_training(
     graph: FederatedGraph,
     protocol: FederatedProtocol,
@@ -48,13 +100,10 @@ def record_training(
     *,
     context: Context | None = None,
     seed: int = 0,
-    keep: Keep | None = None,
-    clients: Collection[int] | None = None,
-    fractions: Collection[float] = (),
+    keep: Kept | None = None,
     empirical: bool = False,
     device: torch.device | None = None,
     progress: Progress | None = None,
-    folder: Path | None = None,
     channel: Callable[..., RecordingChannel] = RecordingChannel,
     key: bytes = b"",
     behaviour: Behaviour | None = None,
@@ -63,98 +112,92 @@ def record_training(
 
     Args:
         context: what the protocol states of the graph, where it was asked already.
-        keep: which messages are kept; None: all.
-        clients: whose own data is kept for views; None: everybody's.
-        fractions: of auxiliary rows that observers may have.
+        keep: what is kept for observers; None: everything.
         empirical: whether replays audit what is promised; without them a guarantee is claimed at most.
         channel: makes what carries the messages; conformance tests tamper with them.
         behaviour: of a party that sends other messages than the protocol says; ``graph`` is what it claims already.
     """
-    device = device or torch.device("cpu")
+    keep = keep or Kept()
+    what = _Trainee(graph, protocol, defense, behaviour, seed, key, device or torch.device("cpu"))
     if context is None:
         protocol.check(graph)
         context = protocol.context(graph)
     files = files_run()
     before = functions() if files else {}
     with watched(protocol, defense) as seen:
-        session = defense.bind(context)
-        transcript = Transcript(folder)
-        wire = channel(
-            session, graph.num_clients, derive(seed, "defense", key=key), transcript, keep or Keep(), progress
-        )
+        session, transcript = defense.bind(context), Transcript(keep.folder)
+        wire = channel(session, graph.num_clients, what.rng("defense"), transcript, keep.messages or Keep(), progress)
         wire.states(context)
-        conduct = (
-            Conduct() if behaviour is None else behaviour.bind(protocol, graph, derive(seed, "behaviour", key=key))
-        )
-        carrier = wire if behaviour is None else ActiveChannel(wire, conduct)
-        start = time.perf_counter()
-        trained = protocol.train(graph, carrier, rng=derive(seed, "train", key=key), device=device)
-        seconds = time.perf_counter() - start
-        guarantee = promise_of(session)
-        verdict, fields = _judged(
-            protocol, graph, defense, session, guarantee, wire, seed=seed, device=device, empirical=empirical
-        )
+        run = _train(what, session, wire)
+        judged = _judged(what, run, empirical)
     if files:
         refuse_altered(before, files)
-    verdict = _of_plain_code(verdict, seen)
+    judged = dataclasses.replace(judged, verdict=_of_plain_code(judged.verdict, seen))
     if behaviour is not None:
-        verdict = _among_dishonest(verdict, guarantee, server_label(behaviour))
-    held = range(graph.num_clients) if clients is None else clients
-    recording = Recording(
-        description=_description(protocol, defense, seed),
+        verdict = _among_dishonest(judged.verdict, judged.guarantee, server_label(behaviour))
+        judged = dataclasses.replace(judged, verdict=verdict)
+    held = range(graph.num_clients) if keep.clients is None else keep.clients
+    side = SideKnowledge.of(graph, held, keep.fractions, labelled_parties(protocol, graph), wire.inputs, seed)
+    recording = _recording(what, run, judged, transcript, side)
+    if empirical:
+        recording = dataclasses.replace(recording, notes=(*recording.notes, *_out_of_reach(judged.verdict)))
+    return recording, GroundTruth(graph, protocol, run.trained, seed, wire.unstated, wire.edges)
+
+
+def _train(what: _Trainee, session: DefenseSession, wire: RecordingChannel) -> _Run:
+    """Train over ``wire``, with the party in between that breaks the rules, if there is one."""
+    behaviour = what.behaviour
+    conduct = Conduct() if behaviour is None else behaviour.bind(what.protocol, what.graph, what.rng("behaviour"))
+    carrier = wire if behaviour is None else ActiveChannel(wire, conduct)
+    start = time.perf_counter()
+    trained = what.protocol.train(what.graph, carrier, rng=what.rng("train"), device=what.device)
+    return _Run(session, wire, conduct, trained, time.perf_counter() - start)
+
+
+def _judged(what: _Trainee, run: _Run, empirical: bool) -> _Judgement:
+    """Return what the session of ``run`` promised, the verdict on it, and what protects every field."""
+    guarantee, wire = promise_of(run.session), run.wire
+    verdict, fields = judge(
+        what.protocol,
+        what.graph,
+        what.defense,
+        run.session,
+        wire.counted,
+        wire.unstated,
+        seed=what.seed,
+        device=what.device,
+        quick=not empirical,
+        stated=Stated(wire.facts, guarantee),
+    )
+    return _Judgement(guarantee, verdict, after_unstated(fields, wire.unstated, wire.counted))
+
+
+def _recording(what: _Trainee, run: _Run, judged: _Judgement, transcript: Transcript, side: SideKnowledge) -> Recording:
+    """Return what is kept of ``run``, apart from the truth."""
+    graph, protocol, defense, trained = what.graph, what.protocol, what.defense, run.trained
+    return Recording(
+        description=_description(protocol, defense, what.seed),
         transcript=transcript,
-        side=SideKnowledge.of(graph, held, fractions, labelled_parties(protocol, graph), wire.inputs, seed),
-        public=dataclasses.replace(_public_facts(protocol, defense, graph, session, trained), facts=wire.facts),
+        side=side,
+        public=dataclasses.replace(_public_facts(protocol, defense, graph, run.session, trained), facts=run.wire.facts),
         columns={
-            **_training_columns(protocol, graph, defense, behaviour, seed),
-            **_cost_columns(trained, wire),
+            **_training_columns(protocol, graph, defense, what.behaviour, what.seed),
+            **_cost_columns(trained, run.wire),
             "accuracy_balanced": balanced_accuracy(trained, graph),
-            "seconds_train": seconds,
-            "device": str(device),
+            "seconds_train": run.seconds,
+            "device": str(what.device),
         },
-        guarantee=guarantee,
-        verdict=verdict,
-        fields=fields,
+        guarantee=judged.guarantee,
+        verdict=judged.verdict,
+        fields=judged.fields,
         history=_history(trained, graph),
         partition={},
         notes=(
             *trained.notes,
             *collapsed(protocol, trained, graph, type(defense).name),
-            *conduct.remarks(trained),
-            *(_out_of_reach(verdict) if empirical else ()),
+            *run.conduct.remarks(trained),
         ),
     )
-    return recording, GroundTruth(graph, protocol, trained, seed, wire.unstated, wire.edges)
-
-
-def _judged(
-    protocol: FederatedProtocol,
-    graph: FederatedGraph,
-    defense: Defense,
-    session: DefenseSession,
-    guarantee: Guarantee,
-    wire: RecordingChannel,
-    *,
-    seed: int,
-    device: torch.device,
-    empirical: bool,
-) -> tuple[Verdict, tuple[FieldState, ...]]:
-    """Return the verdict on what ``guarantee`` promised of the training that ``wire`` carried, and what protects every
-    field."""
-    verdict, fields = judge(
-        protocol,
-        graph,
-        defense,
-        session,
-        wire.counted,
-        wire.unstated,
-        seed=seed,
-        device=device,
-        quick=not empirical,
-        facts=wire.facts,
-        promise=guarantee,
-    )
-    return verdict, after_unstated(fields, wire.unstated, wire.counted)
 
 
 def _description(protocol: FederatedProtocol, defense: Defense, seed: int) -> dict[str, Any]:

@@ -69,13 +69,13 @@ class Scorer:
             if output.blank.status is Status.NOT_APPLICABLE and quantity(name).asks_last:
                 return Measurement(output.blank)
             if (why := self.nothing_to_ask(name, observers, output.pooled)) is not None:
-                return Measurement(replace(output.blank, status=Status.NOT_APPLICABLE, reason=why, seconds_attack=None))
+                return Measurement(replace(output.blank.ended(Status.NOT_APPLICABLE, why), seconds_attack=None))
             if not output.measured:
                 return Measurement(output.blank)
             return self._compared(output, self.asked(name, observers, output.pooled))
         except Exception as error:
             reason = kept(error, f"scoring attack {output.blank.attack} by {output.blank.observer}")
-            return Measurement(replace(output.blank, status=Status.FAILED, reason=reason, seconds_attack=None))
+            return Measurement(replace(output.blank.ended(Status.FAILED, reason), seconds_attack=None))
 
     def _adapted(self, output: Output) -> str:
         """Return the column ``adapted``, after a look at what the defense did and did not state."""

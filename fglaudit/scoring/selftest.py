@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fglaudit.adversary.default_planting import planted_for
 from fglaudit.adversary.local_reports import attack_reports
-from fglaudit.adversary.running.guests import guest
+from fglaudit.adversary.running.contained import contained
 from fglaudit.interfaces import Attack
 from fglaudit.payloads import MessageBatch, Payload, is_repeated
 from fglaudit.quantities import Attempt, Result, quantity
@@ -85,7 +85,7 @@ def _all_alike(value: Tensor) -> bool:
 def planted_flaw(attack: Attack, view: View, rng: torch.Generator, device: torch.device) -> str | None:
     """Return what is wrong with ``attack`` on a planted plain leak of the shapes of ``view``, or None."""
     kind = quantity(type(attack).quantity)
-    with guest(attack):
+    with contained(attack):
         planted = planted_for(attack, view, split(rng, "plant"))
         result = attack.run(planted.view, rng=split(rng, "planted"), device=device)
     if not kind.accepts(result):

@@ -53,7 +53,7 @@ from fglaudit.structure.messages import (
     SpreadReports,
     Sums,
 )
-from fglaudit.structure.statement import NotStatedError, Statement
+from fglaudit.structure.statement import NotStated, NotStatedError, Statement
 from fglaudit.structure.structure import BUILT_IN, Structure, Unread
 from fglaudit.structure.training import Convolutions, Models, PersonalAverages, Training, Transformer
 
@@ -74,6 +74,7 @@ __all__ = [
     "Latent",
     "Models",
     "NoisyRows",
+    "NotStated",
     "NotStatedError",
     "PersonalAverages",
     "Propagation",

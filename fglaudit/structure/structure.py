@@ -24,7 +24,7 @@ from fglaudit.structure.messages import (
     SpreadReports,
     Sums,
 )
-from fglaudit.structure.statement import NotStatedError, Statement
+from fglaudit.structure.statement import NotStated, NotStatedError, Statement
 from fglaudit.structure.training import Convolutions, Models, PersonalAverages, Training, Transformer
 
 S = TypeVar("S", bound=Statement)
@@ -72,7 +72,7 @@ class Structure:
             raise NotStatedError(kind.missing())
         return found
 
-    def missing(self, *kinds: type[Statement]) -> str | None:
+    def missing(self, *kinds: type[Statement]) -> NotStated | None:
         """Return the reason for ``Attack.unsupported`` if one of ``kinds`` is not stated, or None."""
         return next((kind.missing() for kind in kinds if self.get(kind) is None), None)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from fglaudit.adversary.default_planting import planted_for
+from fglaudit.adversary.running.contained import contained
 from fglaudit.adversary.running.guarded_view import changed, own_view, same
-from fglaudit.adversary.running.guests import guest
 from fglaudit.conformance.comparing import check_plugin
 from fglaudit.conformance.runs import CPU
 from fglaudit.interfaces import Attack, Inference, Reconstruction
@@ -27,7 +27,7 @@ def check_attack(attack: Attack, view: View) -> None:
         assert reason.strip(), "a refusal needs a reason"
         return
     given = own_view(view)
-    with guest(attack):
+    with contained(attack):
         first = attack.run(given, rng=derive(0, "attack"), device=CPU)
     part = changed(view, given)
     assert not part, f"an attack must not change its view; it changed `{part}`"

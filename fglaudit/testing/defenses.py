@@ -15,6 +15,10 @@ from fglaudit.interfaces import Defense, FederatedProtocol
 from fglaudit.rng import derive
 
 
+class RefutedError(AssertionError):
+    """The audits of a run refute what the defense promises."""
+
+
 def check_defense(
     defense: Defense, protocol: FederatedProtocol, graph: FederatedGraph | None = None, *, quick: bool = False
 ) -> None:
@@ -53,7 +57,8 @@ def check_defense(
             " return what it does from DefenseSession.facts()"
         )
     verdict = run.recording.verdict
-    assert verdict.word is not Word.REFUTED, f"the guarantee is refuted: {verdict.reason}"
+    if verdict.word is Word.REFUTED:
+        raise RefutedError(f"the guarantee is refuted: {verdict.reason}")
     if guarantee.epsilon_accounted is not None:
         assert guarantee.unit and guarantee.adjacency and guarantee.releases, (
             "epsilon names unit, adjacency and releases (rule 9)"

@@ -15,13 +15,12 @@ from fglaudit.errors import FglauditError, shown, unknown
 from fglaudit.execution.exit_code import ExitCode, combined
 from fglaudit.interfaces import Attack, Defense, FederatedProtocol
 from fglaudit.payloads import SERVER
+from fglaudit.plugins.exit_guard import no_exit
 from fglaudit.plugins.modules import refuse_without_class
-from fglaudit.plugins.staying import staying
 from fglaudit.reports.leaks import FEATURES
 from fglaudit.testing import check_attack, check_defense, record
+from fglaudit.testing.defenses import RefutedError
 from fglaudit.testing.plugin_words import (
-    LEAK,
-    REFUTED,
     Line,
     answer_line,
     answered,
@@ -36,7 +35,7 @@ from fglaudit.testing.small_audits import audited, federated, protocols_for
 from fglaudit.view import Observer
 
 
-@staying()
+@no_exit()
 def load_plugin(name: str, values: dict[str, Any]) -> tuple[str, Any]:
     """Return the kind of ``file.py:Class`` (or a known name), and the plugin with ``values`` as its fields.
 
@@ -100,7 +99,7 @@ def check(kind: str, plugin: Any, *, protocols: Sequence[str] = (), quick: bool 
 def _to_the_end(lines: Iterator[Line]) -> Iterator[Line]:
     """Yield ``lines``; where the plugin ends the process in one of them, that is the last one, and a fault."""
     try:
-        with staying():
+        with no_exit():
             yield from lines
     except FglauditError as error:
         if not isinstance(error.__cause__, SystemExit):
@@ -111,11 +110,10 @@ def _to_the_end(lines: Iterator[Line]) -> Iterator[Line]:
 def _named(faults: Sequence[Line]) -> str:
     """Return every fault in a few words, once; those who read features together."""
     audited = any(fault.code is ExitCode.REFUTED for fault in faults)  # which says more than the conformance kit
-    told = [f for f in faults if f.code is ExitCode.REFUTED or not (audited and REFUTED in f.text)]
-    words = list(dict.fromkeys(fault.fault or fault.text for fault in told))
-    readers = [said.removeprefix(LEAK) for said in words if said.startswith(LEAK)]
-    others = [said for said in words if not said.startswith(LEAK)]
-    return "; ".join([*others, *([LEAK + " and to ".join(readers)] if readers else [])])
+    told = [fault for fault in faults if fault.code is ExitCode.REFUTED or not (audited and fault.refutes)]
+    others = dict.fromkeys(fault.fault or fault.text for fault in told if not fault.reader)
+    readers = dict.fromkeys(fault.reader for fault in told if fault.reader)
+    return "; ".join([*others, *([f"features leak to {' and to '.join(readers)}"] if readers else [])])
 
 
 def _fault(error: BaseException, doing: str) -> Line:
@@ -123,7 +121,7 @@ def _fault(error: BaseException, doing: str) -> Line:
     said = " ".join(str(error).split()) or type(error).__name__
     name = "" if isinstance(error, AssertionError | FglauditError) else f"{type(error).__name__}: "
     text = f"{doing}: {name}{said}"
-    return Line(text, ExitCode.FAILED, text.split("; ")[0])
+    return Line(text, ExitCode.FAILED, text.split("; ")[0], refutes=isinstance(error, RefutedError))
 
 
 def _defense(plugin: Defense, asked: Sequence[str], quick: bool) -> Iterator[Line]:

@@ -21,14 +21,21 @@ from fglaudit.reports.wording.observers import observer_label
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the outcome; ``code`` is not 0 where it names a fault, ``fault`` is that in a few words."""
+    """One line of the outcome.
+
+    Attributes:
+        code: not 0 where it names a fault.
+        fault: that in a few words; empty: ``text`` says it.
+        reader: where the fault is that an observer reads features, which one.
+        refutes: whether it says that the guarantee is refuted.
+    """
 
     text: str
     code: ExitCode = ExitCode.DONE
     fault: str = ""
+    reader: str = ""
+    refutes: bool = False
 
-
-LEAK = "features leak to "
 
 REFUTED = "the guarantee is refuted"
 
@@ -76,7 +83,7 @@ def compared(under: Report, without: Report) -> Iterator[Line]:
         was = f"; without the defense: {_figure(before)}" if before is not None else ""
         read = answer.word is AnswerWord.LEAKS and answer.quantity == FEATURES
         text = f"{answer_line(answer)}{was}"
-        yield Line(text, ExitCode.FAILED, LEAK + _observer(answer.observer)) if read else Line(text)
+        yield Line(text, ExitCode.FAILED, reader=_observer(answer.observer)) if read else Line(text)
     accuracy, old = _accuracy(under.records), _accuracy(without.records)
     yield Line(_plain(f"accuracy {percent(accuracy)}; without the defense {percent(old)}"))
 

@@ -19,10 +19,10 @@ from fglaudit.privacy.counted import Counted
 from fglaudit.structure import PersonalAverages
 from fglaudit.view import Observer
 from fglaudit.wire.counting import Counter
-from fglaudit.wire.observing.asked_again import AskedAgain
+from fglaudit.wire.observing.call_replay import CallReplay
+from fglaudit.wire.observing.decryption_checks import DecryptionChecks
 from fglaudit.wire.observing.observed import Observed
 from fglaudit.wire.observing.observed_graph import copied
-from fglaudit.wire.observing.opened_again import OpenedAgain
 from fglaudit.wire.observing.plain_values import plain_client, plain_payload, plain_tensor
 from fglaudit.wire.observing.stated import Hook, Values, own
 from fglaudit.wire.transcript import Transcript
@@ -120,8 +120,8 @@ class RecordingChannel:
         self.inputs: dict[int, Tensor] = {}
         self.edges: dict[int, Tensor] = {}
         self._observed = Observed(session)
-        self._opening = OpenedAgain()
-        self._again = AskedAgain(session, many=self.many_draws)
+        self._opening = DecryptionChecks()
+        self._again = CallReplay(session, many=self.many_draws)
         self._counter = Counter(num_clients, exact=self._observed.watches("release"))
         self._rng = rng
         self._progress = progress

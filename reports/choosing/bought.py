@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from fglaudit.empirical.fields.states import NOT_SENT
 from fglaudit.guarantees import Word
 from fglaudit.reports.choosing.controls import Bought, Measured, bought
-from fglaudit.reports.choosing.options import LABELS_ALONE, NO_FEATURES, is_option, undefended
+from fglaudit.reports.choosing.options import LABELS_ALONE, NO_FEATURES, is_option
 from fglaudit.reports.epsilons import guarantee_word
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import mean
@@ -60,7 +60,7 @@ def spent(setting: Setting) -> float:
 
 def costs_nothing(setting: Setting) -> bool:
     """Whether no message but models depends on a feature: public codes, labels, models alone, or nothing at all."""
-    if not is_option(setting) or not undefended(setting):
+    if not is_option(setting) or not setting.undefended:
         return False
     if not setting.largest("bytes_up") and not setting.largest("bytes_down"):
         return bool(setting.per_seed("bytes_up"))

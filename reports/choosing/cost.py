@@ -8,7 +8,7 @@ from operator import attrgetter
 from fglaudit.reports.answers import AnswerWord, answers, applies
 from fglaudit.reports.choosing.bought import chance, costs_nothing, gains
 from fglaudit.reports.choosing.choice import Confirmations
-from fglaudit.reports.choosing.options import is_option, undefended
+from fglaudit.reports.choosing.options import is_option
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import FEATURES
 from fglaudit.reports.numbers import few, percent, signed
@@ -60,7 +60,7 @@ def _at(here: Sequence[Setting], labels: Labels, again: Confirmations) -> list[s
 
 def _nothing_to_stop(options: Sequence[Setting]) -> str:
     """Say why no price of stopping an attack on features can be named."""
-    if any(map(undefended, options)):
+    if any(setting.undefended for setting in options):
         return "Without a defense no attack here is shown to read feature rows: stopping that has no price to name."
     return "Every setting here has a defense: what one costs is not known (add none to the suite's defenses)."
 
@@ -68,11 +68,11 @@ def _nothing_to_stop(options: Sequence[Setting]) -> str:
 def _stopping(protocol: str, mine: Sequence[Setting], labels: Labels, again: Confirmations) -> list[str]:
     """Say which of a protocol's settings ``mine`` stops the attacks on features, and what that costs; nothing where
     they get nothing without a defense."""
-    bare = next((s for s in mine if undefended(s)), None)
+    bare = next((s for s in mine if s.undefended), None)
     if bare is None or AnswerWord.LEAKS not in feature_words(bare):
         return []
     without = f"{protocol}: accuracy {bare.spread()} without a defense"
-    others = [s for s in mine if not undefended(s)]
+    others = [s for s in mine if not s.undefended]
     held = [s for s in mine if feature_words(s) == {AnswerWord.HELD}]
     if held:
         best = max(held, key=attrgetter("accuracy"))

@@ -17,7 +17,3 @@ UPPER_BOUND = "All data in one place: an upper bound, not an option"
 def is_option(setting: Setting) -> bool:
     """Whether data stay with their owners in ``setting``."""
     return setting.first.protocol not in CENTRALIZED
-
-
-def undefended(setting: Setting) -> bool:
-    return setting.first.defense == "none"

@@ -99,7 +99,7 @@ def _lines(rows: Sequence[AnswerRow], used: set[str]) -> list[Line]:
     """What bounds the points: centralized models, protocols without a point, and chance."""
     lines = []
     for row in rows:
-        if row.accuracy is None or (row.option and row.protocol in used) or row.setting.first.defense != "none":
+        if row.accuracy is None or (row.option and row.protocol in used) or not row.setting.undefended:
             continue
         text = UPPER_BOUND if not row.option else f"{row.protocol}: features {_word(row)}"
         lines.append(Line(row.accuracy, f"{text} ({percent(row.accuracy)})"))

@@ -124,7 +124,7 @@ class Place:
         return sorted({quantity_name(answer.quantity) for answer in self.answers if answer.quantity not in tried})
 
     def _name(self, setting: Setting) -> str:
-        return self.labels.protocol(setting) if setting.first.defense == "none" else self.labels.setting(setting)
+        return self.labels.protocol(setting) if setting.undefended else self.labels.setting(setting)
 
     def _accuracy(self, setting: Setting) -> str:
         return safe(accuracy_words(setting))

@@ -10,6 +10,7 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from fglaudit import __version__
+from fglaudit.finding import UNDEFENDED
 from fglaudit.reports import numbers
 from fglaudit.reports.answers_table import idle_lines
 from fglaudit.reports.choosing.options import UPPER_BOUND
@@ -53,7 +54,7 @@ def render_html(run: Run, settings: Sequence[Setting], parts: Sequence[Section],
             sections=parts,
             observers=observers,
             colour={observer: index for index, observer in enumerate(observers)},
-            defenses=sorted({s.first.defense for s in settings}, key=lambda name: (name != "none", name)),
+            defenses=sorted({s.first.defense for s in settings}, key=lambda name: (name != UNDEFENDED, name)),
             epsilons=epsilon_rows(settings, labels),
             steps=next_steps(run, settings, labels),
             idle=idle_lines(settings, labels),

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 
 from fglaudit import __version__
-from fglaudit.finding import NOT_RUN, Status
 from fglaudit.reports.answers import applies
 from fglaudit.reports.choosing.bought import accuracy_words
 from fglaudit.reports.formats.pages import Failure, ObserverCell, Row, Section, failures
@@ -110,7 +109,7 @@ def _nothing_trained(section: Section) -> list[str]:
 def _failures(problems: Sequence[Failure]) -> list[str]:
     if not problems:
         return []
-    rows = [[_said(item.status, item.reason), str(item.findings), item.reason] for item in problems]
+    rows = [[item.outcome, str(item.findings), item.reason] for item in problems]
     return ["| status | findings | reason |", "| --- | --- | --- |", *map(_line, rows), ""]
 
 
@@ -122,17 +121,12 @@ def _row(row: Row, chance: str, bought: str) -> list[str]:
         percent_spread(*row.stat("accuracy_global")),
         chance,
         bought,
-        *([_said(*row.outcome)] * len(row.observers) if row.outcome else map(_observer, row.observers)),
+        *([row.outcome] * len(row.observers) if row.outcome else map(_observer, row.observers)),
         epsilon(row.setting.largest("epsilon_accounted")),
         epsilon(row.setting.largest("epsilon_claimed")),
         size(row.average("bytes_up")),
         size(row.average("bytes_down")),
     ]
-
-
-def _said(status: Status, reason: str) -> str:
-    """The status in words: of a cell that the run has not come to, every row is kept as failed."""
-    return "not run" if reason == NOT_RUN else status.value
 
 
 def _observer(cell: ObserverCell) -> str:

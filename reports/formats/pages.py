@@ -44,8 +44,8 @@ class Row:
     defense: str
     observers: tuple[ObserverCell, ...]
     history: tuple[float, ...]
-    outcome: tuple[Status, str] | None
-    """Status and reason where all findings of the setting share one that is not ok."""
+    outcome: str
+    """``Finding.outcome`` where all findings of the setting share it and its reason, and it is not ok; else empty."""
 
     def stat(self, column: str) -> tuple[list[float], float | None]:
         """Values over seeds and their standard deviation."""
@@ -91,10 +91,14 @@ def _row(setting: Setting, labels: Labels, observers: Sequence[tuple[str, str]])
     histories = [h for record in setting.records if (h := record.history.get("accuracy"))]
     shortest = min((len(h) for h in histories), default=0)
     history = tuple(sum(h[i] for h in histories) / len(histories) for i in range(shortest))
-    outcomes = {(f.status, f.reason) for leak in setting.leaks for f in leak.findings}
-    only = outcomes.pop() if len(outcomes) == 1 else None
-    outcome = only if only is not None and only[0] is not Status.OK else None
-    return Row(setting, labels.protocol(setting), labels.defense(setting), cells, history, outcome)
+    return Row(setting, labels.protocol(setting), labels.defense(setting), cells, history, _outcome(setting))
+
+
+def _outcome(setting: Setting) -> str:
+    """Return :attr:`Row.outcome`."""
+    shared = {(f.outcome, f.reason) for leak in setting.leaks for f in leak.findings}
+    outcome = shared.pop()[0] if len(shared) == 1 else Status.OK.value
+    return "" if outcome == Status.OK else outcome
 
 
 def _observer_cell(setting: Setting, observer: tuple[str, str]) -> ObserverCell:
@@ -124,9 +128,10 @@ def _nothing(leaks: Sequence[Leak]) -> str:
 
 @dataclass(frozen=True)
 class Failure:
-    """Findings that share a status and a reason."""
+    """Findings that share a status and a reason; ``outcome`` is the status in words."""
 
     status: Status
+    outcome: str
     reason: str
     findings: int
     where: tuple[str, ...]
@@ -135,18 +140,16 @@ class Failure:
 def failures(settings: Sequence[Setting], labels: Labels) -> list[Failure]:
     """Group what failed or is broken by status and reason; failures first. What did not apply:
     ``answers_table.idle_lines``."""
-    groups: dict[tuple[Status, str], list[str]] = {}
+    groups: dict[tuple[Status, str, str], list[str]] = {}
     for setting in settings:
         for leak in setting.leaks:
             for f in leak.findings:
                 if f.status in (Status.FAILED, Status.BROKEN_ATTACK):
                     who = f"{observer_label(leak.observer)} / {leak.attack or 'no attack'}"
                     where = f"{labels.placed(setting)}: {who}"
-                    groups.setdefault((f.status, f.reason or "no reason recorded"), []).append(where)
+                    groups.setdefault((f.status, f.outcome, f.reason or "no reason recorded"), []).append(where)
     order = [Status.FAILED, Status.BROKEN_ATTACK]
-    listed = [
-        Failure(status, reason, len(where), tuple(dict.fromkeys(where))) for (status, reason), where in groups.items()
-    ]
+    listed = [Failure(*kind, len(where), tuple(dict.fromkeys(where))) for kind, where in groups.items()]
     return sorted(listed, key=lambda failure: (order.index(failure.status), -failure.findings, failure.reason))
 
 

@@ -8,7 +8,7 @@ from fglaudit.reports.wording.names import metric_name, reading
 from fglaudit.scoring.clusters import TOO_FEW
 
 
-def deed(leak: Leak) -> str:
+def outcome_words(leak: Leak) -> str:
     """What the attack achieved beside what a guess achieves, e.g. ``rebuilds 63 % of ... exactly (a guess: 0 %)``."""
     metric = leak.metric
     value, control = reading(metric, leak.mean("value")), reading(metric, leak.mean("control"))

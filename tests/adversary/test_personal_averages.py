@@ -17,7 +17,7 @@ from fglaudit.interfaces import FederatedProtocol
 from fglaudit.payloads import GlobalNodes, ModelUpdate
 from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.protocols.fedpub.fedpub import FedPub
-from fglaudit.recording import record_training
+from fglaudit.recording import Kept, record_training
 from fglaudit.rng import derive
 from fglaudit.scoring.selftest import planted_flaw
 from fglaudit.testing import CPU, Run, example_graph, record
@@ -84,7 +84,7 @@ def test_one_of_two_has_the_others_upload_of_fedpub() -> None:
 def test_what_weights_are_made_of_is_kept_for_an_attack_on_models_alone(protocol: FederatedProtocol) -> None:
     observer = Observer(parties=(0, 1, 3))
     keep = Keep.for_attacks([observer], [AdamShares()], 2)
-    recording, _ = record_training(example_graph(nodes=120, clients=4), protocol, NoDefense(), keep=keep)
+    recording, _ = record_training(example_graph(nodes=120, clients=4), protocol, NoDefense(), keep=Kept(messages=keep))
     assert AdamShares().unsupported(recording.view(observer)) is None
 
 

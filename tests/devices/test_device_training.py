@@ -15,7 +15,7 @@ from recordings import SETUPS, Setup
 
 from fglaudit.defenses.none import NoDefense
 from fglaudit.interfaces import Trained
-from fglaudit.recording import record_training
+from fglaudit.recording import Kept, record_training
 from fglaudit.wire.channel import Keep
 
 SLOW = ("fedgat-matrix", "fedgat-vector", "fedgat-merged")
@@ -52,7 +52,9 @@ def per_round(setup: Setup, **changed: Any) -> list[int]:
         def mark(round: int, rounds: int) -> None:
             marks.append(copy.copy(traffic))
 
-        record_training(setup.graph(), protocol, NoDefense(), device=PRETEND, keep=Keep({}), progress=mark)
+        record_training(
+            setup.graph(), protocol, NoDefense(), device=PRETEND, keep=Kept(messages=Keep({})), progress=mark
+        )
     return [after.total() - before.total() for before, after in itertools.pairwise(marks)]
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from fglaudit.errors import FglauditError
 from fglaudit.execution.folder.csv_files import csv_cell
 from fglaudit.execution.folder.plan import Planned, plan_from_json, plan_to_json
-from fglaudit.execution.folder.stored_record import Made, check_record, parse_record, record_text
+from fglaudit.execution.folder.stored_record import FORMAT, Made, check_record, parse_record, record_text
 from fglaudit.execution.folder.stored_run import read_records
 from fglaudit.execution.rows import blank_record
 from fglaudit.files.own import stamped, unstamped
@@ -71,7 +71,7 @@ def test_any_bytes_are_a_record_or_a_value_error(text: bytes) -> None:
 @given(st.sampled_from(sorted(record().to_json())), JSON)
 def test_a_value_of_another_type_with_a_right_digest_is_noticed_or_harmless(key: str, value: Any) -> None:
     cell = record().cell
-    text = stamped({**record().to_json(), key: value, "made": MADE.to_json()}, f"{cell}.json")
+    text = stamped({"format": FORMAT, **record().to_json(), key: value, "made": MADE.to_json()}, f"{cell}.json")
     try:
         found, _ = parse_record(text.encode(), cell)
     except ValueError:

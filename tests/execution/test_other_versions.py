@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from execution_runs import run, suite
 
 from fglaudit.errors import FglauditError
 from fglaudit.execution.folder.growing import check_goes_on
-from fglaudit.execution.folder.stored_record import parse_record
+from fglaudit.execution.folder.stored_record import FORMAT, OtherVersionError, parse_record
 from fglaudit.files.own import stamped, unstamped
 from fglaudit.reports.compare import compare_folders
 from fglaudit.reports.formats.comparison import comparison_text
@@ -24,12 +23,6 @@ def rewrite(path: Path) -> None:
     for row in data["findings"]:
         del row["adapted"]
     path.write_text(stamped(data, path.name))
-
-
-def arguments(folder: Path) -> list[str]:
-    """The column ``dataset_args`` of a run's findings."""
-    with (folder / "findings.csv").open(newline="") as file:
-        return [row["dataset_args"] for row in csv.DictReader(file)]
 
 
 def test_a_record_of_another_version_is_not_damaged_and_its_tables_stay(tmp_path: Path) -> None:
@@ -48,25 +41,14 @@ def test_a_record_of_another_version_is_not_damaged_and_its_tables_stay(tmp_path
     assert "cannot be read in" in comparison_text(compare_folders(tmp_path / "old", tmp_path / "new"))
 
 
-def test_a_run_from_before_data_sets_had_arguments_in_the_tables_goes_on(tmp_path: Path) -> None:
-    what, column = suite(seeds=[0, 1]), "dataset_args"
-    run(what, tmp_path)
-    fresh = arguments(tmp_path)
-    assert set(fresh) == {"nodes=60;edges=120;dimensions=20"}
-    last, _ = sorted((tmp_path / "cells").glob("*.json"))
-    data = unstamped(last.read_bytes(), last.name)
-    for row in data["findings"]:
-        del row[column]
-    last.write_text(stamped(data, last.name))
-    planned = tmp_path / "run.json"
-    plan = unstamped(planned.read_bytes(), planned.name)
-    place = plan["keys"].index(f"column.{column}")
-    del plan["keys"][place], plan["tables"][f"column.{column}"]
-    plan["cells"] = [[cell, *(n for i, n in enumerate(numbers) if i != place)] for cell, *numbers in plan["cells"]]
-    planned.write_text(stamped(plan, planned.name))
-    _, said = run(what, tmp_path)
-    assert "corrupt" not in said and "written anew" not in said and list(tmp_path.rglob("*.corrupt")) == []
-    assert len(arguments(tmp_path)) == len(fresh) and set(arguments(tmp_path)) == {"", *fresh}
+def test_a_record_of_another_format_is_another_versions(tmp_path: Path) -> None:
+    run(suite(seeds=[0]), tmp_path)
+    [path] = (tmp_path / "cells").glob("*.json")
+    data = unstamped(path.read_bytes(), path.name)
+    parse_record(stamped(data, path.name).encode(), path.stem)
+    for other in ({**data, "format": FORMAT + 1}, {key: value for key, value in data.items() if key != "format"}):
+        with pytest.raises(OtherVersionError, match=f"this version reads {FORMAT}"):
+            parse_record(stamped(other, path.name).encode(), path.stem)
 
 
 def test_a_cut_record_is_damaged_still(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_an_unadapted_attack_breaks_it_only_where_it_shows_a_leak(
 
 
 def unasked(row: Finding) -> Finding:
-    return replace(row, status=Status.NOT_APPLICABLE, reason=NO_ROW_REACHES, value=None, advantage=None)
+    return replace(row, value=None, advantage=None).ended(Status.NOT_APPLICABLE, NO_ROW_REACHES)
 
 
 def other(hops: int, *changes: Change, name: str = "fedgcn") -> list[CellRecord]:
@@ -181,7 +181,7 @@ def test_sealed_messages_pass_and_too_few_failed_rows_are_allowed(
             else r
         )
     )
-    shut = replace(EXAMINED[0], state=Protection.SEALED, observer="server", reason="verified: bfv of SEAL")
+    shut = FieldState("server", "NeighborSums", "sums", Protection.SEALED, "verified: bfv of SEAL", Word.VERIFIED)
     sealed = (shut, replace(EXAMINED[0], observer="client"))
     records = cells(idle, lambda cell: replace(cell, fields=sealed, clusters={}))
     code, out, _ = gate(tmp_path / "sealed", records, HELD, capsys)
@@ -190,7 +190,7 @@ def test_sealed_messages_pass_and_too_few_failed_rows_are_allowed(
     beside += [FieldState("", "report", "accuracy", Protection.NOTHING, "nothing is stated about reported accuracies")]
     replayed = [replace(record, fields=(*sealed, *beside)) for record in records]
     assert gate(tmp_path / "replayed", replayed, HELD, capsys)[0] == ExitCode.DONE
-    word = replace(shut, reason="claimed: sums of NeighborSums is sealed by the author's own code")
+    word = replace(shut, reason="claimed: sealed by the author's own code", seal=Word.CLAIMED)
     claimed = [replace(record, fields=(word, *sealed[1:])) for record in records]
     code, out, _ = gate(tmp_path / "claimed", claimed, HELD, capsys)
     assert code == ExitCode.GATE and "sealed by the author's own code" in out

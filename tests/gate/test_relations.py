@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from gate_runs import GOOD, Change, cells, gate
 
 from fglaudit.execution.exit_code import ExitCode
-from fglaudit.execution.folder.stored_record import _check_guarantee
+from fglaudit.execution.folder.stored_record import check_record
 from fglaudit.gate.policy import Epsilon
 from fglaudit.gate.relations import worth
-from fglaudit.guarantees import RELATIONS, Verdict, verdict_from_json
+from fglaudit.guarantees import RELATIONS, Verdict
 from fglaudit.privacy.accounting import Relation, compose, epsilon_of, event_of
 from fglaudit.privacy.tradeoff import TradeOff
 
@@ -77,10 +77,9 @@ def test_a_relation_that_is_none_is_refused(tmp_path: Path, capsys: pytest.Captu
     assert code == ExitCode.INPUT and "epsilon.relation" in error and "'replaced'" in error
 
 
-def test_records_from_before_the_relation_was_stored_are_read() -> None:
-    stored = {**asdict(GOOD), "word": GOOD.word.value, "audits": [], "covers": []}
+def test_a_record_holds_a_relation_that_is_one() -> None:
+    [cell] = cells(with_verdict(replace(GOOD, relation="zeroed out")), seeds=1)
+    check_record(cell.to_json())
+    [cell] = cells(with_verdict(replace(GOOD, relation="half")), seeds=1)
     with pytest.raises(ValueError, match="relation cannot be 'half'"):
-        _check_guarantee({**stored, "relation": "half"}, [])
-    del stored["relation"]
-    _check_guarantee(stored, [])
-    assert verdict_from_json(stored).relation == ""
+        check_record(cell.to_json())

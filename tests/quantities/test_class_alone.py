@@ -23,7 +23,7 @@ from fglaudit.payloads import SERVER, ClassReports, MessageBatch, NeighborSums, 
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.private.private_reports import PrivateReports
 from fglaudit.quantities.rows.class_alone import class_alone
-from fglaudit.recording import record_training
+from fglaudit.recording import Kept, record_training
 from fglaudit.scoring import score
 from fglaudit.testing import example_graph, record
 from fglaudit.view import Auxiliary, Observer, View
@@ -105,13 +105,13 @@ class SaysOfSums(Says):
 
 
 def finding(attack: Attack, protocol: FederatedProtocol = PROTOCOL, defense: Defense | None = None) -> Finding:
-    recording, truth = record_training(GRAPH, protocol, defense or NoDefense(), fractions=(0.0, 0.3))
+    recording, truth = record_training(GRAPH, protocol, defense or NoDefense(), keep=Kept(fractions=(0.0, 0.3)))
     (measured,) = score(run_attacks(recording, [SERVER_KNOWS], [attack]), truth)
     return measured.finding
 
 
 def test_what_an_attack_has_beyond_the_class_stands_beside_it() -> None:
-    _, truth = record_training(GRAPH, PROTOCOL, NoDefense(), fractions=(0.0, 0.3))
+    _, truth = record_training(GRAPH, PROTOCOL, NoDefense(), keep=Kept(fractions=(0.0, 0.3)))
     told = class_alone(seen(), truth.trained.truth[PREDICTED_CLASSES], torch.arange(GRAPH.num_nodes))
     assert told is not None
     same, all_ = (finding(Says(tuple(map(tuple, rows.tolist())))) for rows in (told.rows, GRAPH.x))

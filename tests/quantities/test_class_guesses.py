@@ -15,7 +15,7 @@ from fglaudit.finding import Finding, Status
 from fglaudit.observers import ObserverSpec
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.private.private_reports import PrivateReports
-from fglaudit.recording import record_training
+from fglaudit.recording import Kept, record_training
 from fglaudit.rng import derive
 from fglaudit.scoring import score
 from fglaudit.scoring.selftest import planted_flaw
@@ -30,7 +30,7 @@ def finding() -> Finding:
     drawn = draw(CsbmOptions(nodes=300, edges=3000, dimensions=12, ones_per_row=3, homophily=0.8))
     graph = example_graph(nodes=300, features=12, clients=5, classes=5)
     graph = dataclasses.replace(graph, x=drawn.x, y=drawn.y, edge_index=drawn.edge_index)
-    recording, truth = record_training(graph, PROTOCOL, NoDefense(), fractions=(0.0, 0.1))
+    recording, truth = record_training(graph, PROTOCOL, NoDefense(), keep=Kept(fractions=(0.0, 0.1)))
     server = ObserverSpec(("server",), topology=True, auxiliary=0.1)
     (measured,) = score(run_attacks(recording, [server], [ReportRows()]), truth)
     return measured.finding

@@ -13,7 +13,7 @@ from fglaudit.rng import derive
 from fglaudit.testing import example_graph
 from fglaudit.wire.observing.alike_rows import alike_rows
 from fglaudit.wire.observing.dependent_draws import dependent_draws
-from fglaudit.wire.observing.turned_blocks import alike
+from fglaudit.wire.observing.rotated_noise import alike
 
 
 def found(kind: str, seed: int, features: int = 24) -> list[str]:

@@ -24,7 +24,7 @@ from fglaudit.scoring.score import score
 from fglaudit.testing import example_graph
 from fglaudit.view import Observer
 from fglaudit.wire.channel import RecordingChannel
-from fglaudit.wire.observing.kept_outside import copies_itself, kept_outside
+from fglaudit.wire.observing.isolation import copies_itself, outside_state
 
 
 def recorded(kind: str, seed: int = 0) -> tuple[Finding, set[Target]]:
@@ -101,16 +101,16 @@ def test_what_a_module_a_class_or_a_function_keeps_is_noticed() -> None:
         return kept
 
     session = _Plain(function)
-    before = kept_outside(session)
-    assert kept_outside(session) == before
+    before = outside_state(session)
+    assert outside_state(session) == before
     LIST.append(1)
-    assert kept_outside(session) != before
-    before = kept_outside(session)
+    assert outside_state(session) != before
+    before = outside_state(session)
     function().append(1)
-    assert kept_outside(session) != before
-    before = kept_outside(session)
+    assert outside_state(session) != before
+    before = outside_state(session)
     _Plain.seen = 1  # type: ignore[attr-defined]
-    assert kept_outside(session) != before
+    assert outside_state(session) != before
     del _Plain.seen  # type: ignore[attr-defined]
 
 

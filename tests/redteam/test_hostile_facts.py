@@ -18,7 +18,7 @@ from fglaudit.registry import build
 from fglaudit.rng import derive
 from fglaudit.scoring.score import score
 from fglaudit.testing import example_graph
-from fglaudit.wire.observing.drawn_alike import bits_alike, fixed_bits, more_often
+from fglaudit.wire.observing.draw_collisions import bits_alike, fixed_bits, more_often
 from fglaudit.wire.observing.observed import Observed
 
 

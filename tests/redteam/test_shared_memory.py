@@ -30,7 +30,7 @@ from fglaudit.payloads import SERVER, MessageBatch, NeighborSums, Payload
 from fglaudit.recording import record_training
 from fglaudit.rng import derive
 from fglaudit.wire.channel import RecordingChannel
-from fglaudit.wire.observing.kept_outside import kept_outside, shared
+from fglaudit.wire.observing.isolation import outside_state, shared
 
 THREADS = threading.local()
 
@@ -76,10 +76,10 @@ def test_whatever_a_module_keeps_is_noticed(name: str, monkeypatch: pytest.Monke
     monkeypatch.setattr(_Plain, "__module__", PLUGIN.__name__)
     monkeypatch.setattr(PLUGIN, "held", held, raising=False)
     session = _Plain()
-    before = kept_outside(session)
-    assert kept_outside(session) == before
+    before = outside_state(session)
+    assert outside_state(session) == before
     write(held)
-    assert kept_outside(session) != before
+    assert outside_state(session) != before
 
 
 @pytest.mark.parametrize("held", [[].append, functools.lru_cache(len), {"a": ([].append,)}])

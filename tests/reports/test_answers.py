@@ -13,7 +13,7 @@ from fglaudit import registry
 from fglaudit.attacks import ATTACKS
 from fglaudit.empirical.fields.states import after_unstated
 from fglaudit.facts import Field, Unstated
-from fglaudit.finding import RAISED, CellRecord, Status
+from fglaudit.finding import RAISED, Cause, CellRecord, Status
 from fglaudit.guarantees import FieldState, Protection
 from fglaudit.reports.answers import Answer, AnswerWord, answers
 from fglaudit.reports.attack_quantity import attack_quantity
@@ -154,7 +154,7 @@ def test_worse_than_a_guess_is_no_protection(tmp_path: Path) -> None:
         ({"advantage": -0.2, "advantage_low": -0.3, "advantage_high": -0.1}, "do worse than guesses"),
         ({"succeeds_weakened": "no"}, "were not seen to work through this defense"),
         (
-            {"succeeds_weakened": "no", "reason": f"{RAISED}it raised ValueError: lost"},
+            {"succeeds_weakened": "no", "reason": f"{RAISED}it raised ValueError: lost", "cause": Cause.RAISED},
             f"were not seen to work through this defense (idle: {RAISED}it raised ValueError: lost)",
         ),
     ],

@@ -18,7 +18,7 @@ from rich.console import Console
 from fglaudit.finding import CellRecord
 from fglaudit.guarantees import FieldState, Protection, Verdict, Word
 from fglaudit.reports.choosing.bought import accuracy_words, costs_nothing, gains, spent
-from fglaudit.reports.choosing.fell_behind import fell_behind
+from fglaudit.reports.choosing.underperforming import underperforming
 from fglaudit.reports.formats.console import print_answers
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.numbers import MINUS, THIN
@@ -146,14 +146,14 @@ def test_a_protocol_far_below_its_local_version_is_named(right: int, said: bool,
         cell("local-gcn", (), local),
         cell("fedgcn", SUMS, [0] * 100, NOISE),
     )
-    lines = fell_behind(settings, Labels.of(settings))
+    lines = underperforming(settings, Labels.of(settings))
     assert bool(lines) == said and len(lines) <= 1
     assert all("46.0 points below local-gcn" in line and "optimizer: adam" in line for line in lines)
 
 
 def test_nothing_falls_behind_where_nothing_is_to_compare_with(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, cell("fedgcn", SUMS, [0] * 100))
-    assert fell_behind(settings, Labels.of(settings)) == []
+    assert underperforming(settings, Labels.of(settings)) == []
 
 
 def sent_by_labels(epsilon: float, right: Sequence[int]) -> CellRecord:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from report_runs import DEFENSES, PROTOCOLS, make_cell, store
 
-from fglaudit.finding import SEALED, CellRecord, Status
+from fglaudit.finding import Cause, CellRecord, Reason, Status
 from fglaudit.reports import write_report
 from fglaudit.reports.datasets import names_apart
 from fglaudit.reports.verdict import MOST_COSTS
@@ -56,11 +56,8 @@ def test_a_defense_that_blinds_one_observer_alone_is_named_with_its_accuracy(tmp
     """Encryption leaves clients what they had; that it stops the server stood in the table alone."""
     bare = make_cell(PROTOCOLS[0], DEFENSES[0], 0, observers=[0, 1])
     sealed = make_cell(PROTOCOLS[0], DEFENSES[1], 0, observers=[0, 1])
-    reason = f"server {SEALED} NeighborSums, and holds no key"
-    rows = [
-        replace(row, status=Status.NOT_APPLICABLE, reason=reason) if row.observer == "server" else row
-        for row in sealed.findings
-    ]
+    reason = Reason("server sees ciphertexts only of NeighborSums, and holds no key", Cause.SEALED)
+    rows = [row.ended(Status.NOT_APPLICABLE, reason) if row.observer == "server" else row for row in sealed.findings]
     text = text_of(store(tmp_path / "run", [bare, replace(sealed, findings=tuple(rows))]))
     assert "none of its defenses here is shown to stop all attacks on features" in text
     assert re.search(r"in part: drop-singletons at [\d.]+\s% \(Server: ciphertexts only\)", text)

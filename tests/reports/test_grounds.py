@@ -71,7 +71,7 @@ def test_nothing_is_held_while_features_that_may_reach_an_observer_are_untested(
 ) -> None:
     made = cell({"lira": rows([0] * 45)})
     assert verdict(tmp_path / "alone", made).word is AnswerWord.HELD
-    untried = replace(made.findings[0], attack="subset-sum", status=Status.NOT_APPLICABLE, reason=reason)
+    untried = replace(made.findings[0], attack="subset-sum").ended(Status.NOT_APPLICABLE, reason)
     found = verdict(tmp_path, replace(made, findings=(*made.findings, untried)))
     assert found.word is word
     assert ("Features were not tested" in found.headline) == (word is AnswerWord.NOT_SHOWN)

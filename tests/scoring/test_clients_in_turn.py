@@ -13,7 +13,7 @@ from fglaudit.interfaces import Attack, Inference
 from fglaudit.observers import ObserverSpec
 from fglaudit.payloads import ModelUpdate, Payload
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
-from fglaudit.recording import record_training
+from fglaudit.recording import Kept, record_training
 from fglaudit.rng import derive
 from fglaudit.scoring.score import Scorer
 from fglaudit.testing import example_graph
@@ -44,7 +44,7 @@ class Lots(Attack):
 def called(shared: bool) -> tuple[int, int]:
     """Return in how many of the draws an advantage's interval lies above 0, and below."""
     graph = example_graph(nodes=240, clients=8)
-    recording, truth = record_training(graph, FedGCN(rounds=1), NoDefense(), fractions=(0.5,))
+    recording, truth = record_training(graph, FedGCN(rounds=1), NoDefense(), keep=Kept(fractions=(0.5,)))
     attacks = [Lots(draw, shared) for draw in range(RUNS)]
     outputs, scorer = run_attacks(recording, [EACH], attacks, self_tests=False), Scorer(truth)
     found = [scorer.measure(output).finding for output in outputs]

@@ -23,7 +23,7 @@ from fglaudit.quantities.rows.claims import check_claims
 from fglaudit.quantities.rows.features import with_guesses
 from fglaudit.quantities.rows.game import Game
 from fglaudit.quantities.rows.game import score as score_games
-from fglaudit.recording import record_training
+from fglaudit.recording import Kept, record_training
 from fglaudit.rng import derive
 from fglaudit.scoring import score
 from fglaudit.testing import example_graph, record
@@ -38,7 +38,7 @@ OBSERVER = ObserverSpec(("server",), auxiliary=0.2)
 def attacked(attack: Attack, observer: ObserverSpec = OBSERVER) -> Finding:
     """Record, attack and score: what a suite does."""
     shares = (0.0, observer.auxiliary)
-    recording, truth = record_training(GRAPH, FedGCN(hops=1, rounds=1), NoDefense(), fractions=shares)
+    recording, truth = record_training(GRAPH, FedGCN(hops=1, rounds=1), NoDefense(), keep=Kept(fractions=shares))
     (measured,) = score(run_attacks(recording, [observer], [attack]), truth)
     return measured.finding
 

@@ -20,7 +20,7 @@ from fglaudit.interfaces import Attack, Planted, Reconstruction
 from fglaudit.observers import ObserverSpec
 from fglaudit.payloads import ModelUpdate, NeighborSums, Payload
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
-from fglaudit.recording import Recording, record_training
+from fglaudit.recording import Kept, Recording, record_training
 from fglaudit.rng import derive
 from fglaudit.testing import example_graph
 from fglaudit.view import Observer, View
@@ -28,7 +28,9 @@ from fglaudit.wire.transcript import Transcript
 
 
 def recorded(folder: Path | None = None, seed: int = 0) -> Recording:
-    return record_training(example_graph(), FedGCN(hops=1, rounds=1), NoDefense(), seed=seed, folder=folder)[0]
+    return record_training(example_graph(), FedGCN(hops=1, rounds=1), NoDefense(), seed=seed, keep=Kept(folder=folder))[
+        0
+    ]
 
 
 def reachable(value: Any, seen: set[int]) -> Iterator[Any]:

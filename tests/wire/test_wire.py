@@ -19,7 +19,7 @@ from fglaudit.files.own import stamped, unstamped
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, NeighborSums, is_repeated, payload_type
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
-from fglaudit.recording import Recording, record_training
+from fglaudit.recording import Kept, Recording, record_training
 from fglaudit.rng import derive
 from fglaudit.testing import example_graph
 from fglaudit.view import Observer, View
@@ -243,7 +243,7 @@ def tensors(value: Any) -> list[Tensor]:
 def test_a_write_through_a_view_changes_nothing(tmp_path: Path, saved: bool) -> None:
     """Neither the graph, nor the truth, nor what the next observer sees."""
     graph = example_graph()
-    recording, truth = record_training(graph, FedGCN(hops=1, rounds=1), NoDefense(), fractions=(0.25,))
+    recording, truth = record_training(graph, FedGCN(hops=1, rounds=1), NoDefense(), keep=Kept(fractions=(0.25,)))
     if saved:
         recording.save(tmp_path)
         recording = Recording.load(tmp_path)
@@ -259,7 +259,9 @@ def test_a_write_through_a_view_changes_nothing(tmp_path: Path, saved: bool) -> 
 
 def test_a_saved_recording_loads_in_a_fresh_process(tmp_path: Path) -> None:
     graph, observer = example_graph(), Observer(parties=(0, SERVER), topology=True, auxiliary=0.25)
-    recording, _ = record_training(graph, FedGCN(hops=1, rounds=1), NoDefense(), fractions=(0.25,), folder=tmp_path)
+    recording, _ = record_training(
+        graph, FedGCN(hops=1, rounds=1), NoDefense(), keep=Kept(fractions=(0.25,), folder=tmp_path)
+    )
     recording.save(tmp_path)
     view, loaded = recording.view(observer), Recording.load(tmp_path).view(observer)
     assert loaded.observer == observer

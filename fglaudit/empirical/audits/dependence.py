@@ -13,6 +13,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from scipy import stats
@@ -42,6 +43,29 @@ MOST_GENERATORS = 400
 SECONDS = 60.0
 
 
+@dataclass
+class _Seen:
+    """What was found out about the noise on all benches.
+
+    Attributes:
+        sizes, depends: tests of how large noise is and of its law, and of whether parts of it depend on one another.
+        foreign: payloads whose noise differed under equal generators.
+        equal: payloads whose noise two generators drew alike, and whether another binding did so too.
+        kept: standardised noise by payload, to compare two of them.
+        left_out, untold: what no test could tell, in words.
+        fewest: numbers of noise on any bench.
+    """
+
+    left_out: list[str]
+    sizes: list[Found] = field(default_factory=list)
+    depends: list[Found] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+    equal: list[tuple[str, bool | None]] = field(default_factory=list)
+    kept: list[tuple[str, Tensor]] = field(default_factory=list)
+    untold: list[str] = field(default_factory=list)
+    fewest: int = 0
+
+
 def noise_audits(
     staged: Staged,
     defense: Defense,
@@ -58,58 +82,60 @@ def noise_audits(
     if not found:
         why = "; ".join(left_out) or "no noise is stated"
         return tuple(Audit(name, Outcome.UNTESTED, why) for name in ("noise", "dependence"))
-    sizes: list[Found] = []
-    depends: list[Found] = []
-    foreign: list[str] = []
-    equal: list[tuple[str, bool | None]] = []
-    kept: list[tuple[str, Tensor]] = []
-    untold: list[str] = []
-    fewest = 0
+    seen = _Seen(left_out=list(left_out))
     within = [bench.at(bench.size_within()) for bench in found]
     played = _together(staged, within, seed)
     again = _together(staged, within, seed, generators=1)
     for number, bench in enumerate(found):
-        name, seen = bench.noise.payload, played[number]
-        if not torch.equal(again[number][0], seen[0]):
-            foreign.append(name)
-        if torch.equal(seen[0], seen[1]):
-            equal.append((name, _equal_elsewhere(defense, context, bench, seed, seen[0, 0])))
-        z = _standardised(bench, seen)
-        if z is None:
-            left_out.append(f"{bench.fact.distribution} noise on {name} has no test here")
-            continue
-        fewest = min(fewest or z.numel(), z.numel())
-        sizes += [_of(name, each) for each in (*noise_tests.too_small(z), *noise_tests.wrong_shape(z))]
-        if bench.plain:
-            sizes.append(_of(name, noise_tests.in_steps(z, bench.resolution())))
-        if noise_tests.larger(z):
-            untold.append(f"noise on {name} is larger than stated: only its signs were compared")
-            z = noise_tests.signs_of(z, derive(seed, "audits", "signs", number))
-        elif (more := _more(staged, bench, seed, z)) is not None:
-            sizes.append(_of(name, noise_tests.light_tails(more)))
-        kept.append((name, z))
-        depends += [_of(name, each) for axis in range(4) for each in noise_tests.along(z, axis)]
-        depends += [_of(name, each) for each in noise_tests.turned(z)]
-        for size in LARGE:
-            sizes += [_of(f"{name}, inputs {size:g} times as long", each) for each in _at(staged, bench, seed, size)]
-    for one in range(len(kept)):
-        for other in range(one):
-            names = kept[one][0], kept[other][0]
-            depends += noise_tests.across(kept[one][1], kept[other][1], names)
-    power = _power(fewest, max(1, len(sizes))) if fewest else None
+        name, values = bench.noise.payload, played[number]
+        if not torch.equal(again[number][0], values[0]):
+            seen.foreign.append(name)
+        if torch.equal(values[0], values[1]):
+            seen.equal.append((name, _equal_elsewhere(defense, context, bench, seed, values[0, 0])))
+        if (z := _standardised(bench, values)) is None:
+            seen.left_out.append(f"{bench.fact.distribution} noise on {name} has no test here")
+        else:
+            _test_bench(seen, staged, bench, z, seed, number)
+    for number, (name, z) in enumerate(seen.kept):
+        for other, before in seen.kept[:number]:
+            seen.depends += noise_tests.across(z, before, (name, other))
+    power = _power(seen.fewest, max(1, len(seen.sizes))) if seen.fewest else None
     return (
-        _audit("noise", sizes, left_out, power),
-        _dependence(depends, equal, [*left_out, *untold]),
-        Audit(
-            "foreign randomness",
-            Outcome.UNTESTED if foreign or equal else Outcome.PASSED,
-            f"equal generators gave different noise on {', '.join(foreign)}: it comes from elsewhere"
-            if foreign
-            else f"two generators gave equal noise on {equal[0][0]}: it comes from elsewhere"
-            if equal
-            else "equal generators gave equal noise",
-        ),
+        _audit("noise", seen.sizes, seen.left_out, power),
+        _dependence(seen.depends, seen.equal, [*seen.left_out, *seen.untold]),
+        _foreign_randomness(seen),
     )
+
+
+def _test_bench(seen: _Seen, staged: Staged, bench: Bench, z: Tensor, seed: int, number: int) -> None:
+    """Add to ``seen`` what tests find in the standardised noise ``z`` of one bench, alone."""
+    name = bench.noise.payload
+    seen.fewest = min(seen.fewest or z.numel(), z.numel())
+    seen.sizes += [_of(name, each) for each in (*noise_tests.too_small(z), *noise_tests.wrong_shape(z))]
+    if bench.plain:
+        seen.sizes.append(_of(name, noise_tests.in_steps(z, bench.resolution())))
+    if noise_tests.larger(z):
+        seen.untold.append(f"noise on {name} is larger than stated: only its signs were compared")
+        z = noise_tests.signs_of(z, derive(seed, "audits", "signs", number))
+    elif (more := _more(staged, bench, seed, z)) is not None:
+        seen.sizes.append(_of(name, noise_tests.light_tails(more)))
+    seen.kept.append((name, z))
+    seen.depends += [_of(name, each) for axis in range(4) for each in noise_tests.along(z, axis)]
+    seen.depends += [_of(name, each) for each in noise_tests.turned(z)]
+    for size in LARGE:
+        longer = _at(staged, bench, seed, size)
+        seen.sizes += [_of(f"{name}, inputs {size:g} times as long", each) for each in longer]
+
+
+def _foreign_randomness(seen: _Seen) -> Audit:
+    name = "foreign randomness"
+    if seen.foreign:
+        why = f"equal generators gave different noise on {', '.join(seen.foreign)}: it comes from elsewhere"
+        return Audit(name, Outcome.UNTESTED, why)
+    if seen.equal:
+        why = f"two generators gave equal noise on {seen.equal[0][0]}: it comes from elsewhere"
+        return Audit(name, Outcome.UNTESTED, why)
+    return Audit(name, Outcome.PASSED, "equal generators gave equal noise")
 
 
 def _together(staged: Staged, found: Sequence[Bench], seed: int, generators: int = GENERATORS) -> list[Tensor]:

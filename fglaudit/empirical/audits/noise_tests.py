@@ -25,7 +25,7 @@ from scipy import stats
 from scipy.special import log_ndtr
 from torch import Tensor
 
-from fglaudit.wire.observing.turned_blocks import alike
+from fglaudit.wire.observing.rotated_noise import alike
 
 AXES = ("generators", "releases", "senders", "numbers")
 SLICES = 40
@@ -180,9 +180,10 @@ def along(z: Tensor, axis: int) -> Iterator[Found]:
         return
     chosen = slices[torch.linspace(0, length - 1, min(length, SLICES)).round().long()]
     magnitudes = torch.special.ndtri((torch.special.erf(chosen.abs() / math.sqrt(2))).clamp(1e-12, 1 - 1e-12))
-    for of, values in (("", chosen), ("the size of ", magnitudes), ("the rank of ", _ranks(chosen))):
-        if of == "the rank of " and count < 50:
-            continue
+    compared = [("", chosen), ("the size of ", magnitudes)]
+    if count >= 50:  # fewer ranks tell little
+        compared.append(("the rank of ", _ranks(chosen)))
+    for of, values in compared:
         yield Found(_correlated(values), f"{of}noise in one of the {name} predicts another one's")
     if 8 <= count <= LONGEST_SORTED and length >= 2:
         sorted_ = chosen.abs().sort(1).values

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from fglaudit.empirical.fields.examined import Examined
 from fglaudit.empirical.fields.forced_replay import kinds
 from fglaudit.empirical.fields.moves import PRESENCE
 from fglaudit.facts import Field, Unstated
-from fglaudit.guarantees import UNSTATED_CHANGE, Audit, FieldState, Outcome, Protection
+from fglaudit.guarantees import UNSTATED_CHANGE, Audit, FieldState, Outcome, Protection, Word
 from fglaudit.interfaces import Guarantee
 from fglaudit.payloads import Payload
 from fglaudit.privacy.accounted import Accounted
@@ -44,12 +45,12 @@ def unreplayed_states(
     Args:
         sealing: audits of what travels sealed; without any it is claimed.
     """
-    hidden = _sealing_words(sealing) if sealing else f"claimed: {why}"
+    seal = _sealing(sealing) if sealing else Seal(Word.CLAIMED, why)
     found = []
     for sent in counted.sent:
         for name in sent.fields:
             in_clear = Protection.NOTHING, f"sent in the clear; {why}"
-            words = (Protection.SEALED, hidden) if sent.payload in sealed else in_clear
+            words = seal.state() if sent.payload in sealed else in_clear
             found += [FieldState(side, sent.payload, name, *words) for side in _sides(sent)]
     return tuple(found)
 
@@ -67,7 +68,7 @@ def field_states(
     Args:
         sealing: audits of what travels sealed, which is verified where all of them passed and claimed otherwise.
     """
-    hidden = _sealing_words(sealing)
+    seal = _sealing(sealing)
     listed = dict.fromkeys(kinds(seen.trace.batches))
     for sent in counted.sent:  # those that were not reached in the first rounds
         listed.update(dict.fromkeys((sent.payload, sent.by_server, name) for name in sent.fields))
@@ -77,17 +78,18 @@ def field_states(
     found = []
     for kind in listed:
         trusted = _trusted(promise, counted, *kind[:2])
-        state, reason = _state(kind, kind in reached, seen, accounted, trusted, sealed, hidden)
+        hidden = kind[0] in sealed and _is_value(kind[0], kind[2], seen)
+        words = seal.state() if hidden else _state(kind, kind in reached, seen, accounted, trusted)
         sides = _sides(counted.of(kind[0], by_server=kind[1]))
-        found += [FieldState(side, kind[0], kind[2], state, reason) for side in sides]
+        found += [FieldState(side, kind[0], kind[2], *words) for side in sides]
     if seen.accuracy:
-        words = Protection.NOTHING, "reported accuracies move when a record is replaced"
+        reported = Protection.NOTHING, "reported accuracies move when a record is replaced"
     elif seen.trace.accuracy is not None:
-        words = Protection.STILL, "training was replayed to its end"
+        reported = Protection.STILL, "training was replayed to its end"
     else:  # every training reports accuracies: an alarm that each run has would not be read
         why = f"nothing is stated about reported accuracies; the first {seen.rounds} rounds were replayed"
-        words = Protection.NOTHING, why
-    return (*found, FieldState("", REPORT, "accuracy", *words))
+        reported = Protection.NOTHING, why
+    return (*found, FieldState("", REPORT, "accuracy", *reported))
 
 
 def after_unstated(
@@ -107,7 +109,7 @@ def after_unstated(
             ways += ("up",)
         value = state.field not in NO_VALUES
         if value and any(target.meets(state.payload, state.field, way) for target in fields for way in ways):
-            state = replace(state, state=Protection.UNEXAMINED, reason=UNSTATED_CHANGE)
+            state = replace(state, state=Protection.UNEXAMINED, reason=UNSTATED_CHANGE, unstated=True)
         found.append(state)
     return tuple(found)
 
@@ -129,15 +131,26 @@ def unchecked_state(why: str) -> FieldState:
     return FieldState(EVERYBODY, PROTOCOL, "rules", Protection.UNEXAMINED, why)
 
 
-def _sealing_words(audits: Sequence[Audit]) -> str:
-    """Return the word for what travels sealed, and why."""
+class Seal(NamedTuple):
+    """What is said of what travels sealed, and why."""
+
+    word: Word
+    why: str
+
+    def state(self) -> tuple[Protection, str, Word]:
+        """Return state, reason and seal of a field that travels so."""
+        return Protection.SEALED, f"{self.word}: {self.why}", self.word
+
+
+def _sealing(audits: Sequence[Audit]) -> Seal:
+    """Return what ``audits`` of what travels sealed come to."""
     against = next((audit for audit in audits if audit.outcome is Outcome.REFUTED), None)
     if against is not None:
-        return f"refuted: {against.detail}"
+        return Seal(Word.REFUTED, against.detail)
     open_ = next((audit for audit in audits if audit.outcome is Outcome.UNTESTED), None)
     if open_ is not None or not audits:
-        return f"claimed: {open_.detail if open_ else 'what travels sealed was not tested'}"
-    return f"verified: {audits[0].detail}"
+        return Seal(Word.CLAIMED, open_.detail if open_ else "what travels sealed was not tested")
+    return Seal(Word.VERIFIED, audits[0].detail)
 
 
 def _state(
@@ -146,13 +159,9 @@ def _state(
     seen: Examined,
     accounted: Accounted | str,
     trusted: bool,
-    sealed: Collection[str],
-    hidden: str,
 ) -> tuple[Protection, str]:
-    """Return state and reason of one field."""
+    """Return state and reason of one field that does not travel sealed."""
     payload, by_server, name = kind
-    if payload in sealed and _is_value(payload, name, seen):
-        return Protection.SEALED, hidden
     if kind in seen.same.fields:
         return Protection.UNEXAMINED, "differs between two replays with equal draws, so what moves it cannot be told"
     if (why := seen.moved.get(kind)) is not None:

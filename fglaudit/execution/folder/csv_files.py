@@ -6,7 +6,7 @@ import csv
 import io
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +76,16 @@ def csv_text(rows: Iterable[Iterable[Any]]) -> str:
     return text.getvalue()
 
 
+_IN_ORDER = attrgetter(*COLUMNS)
+
+
 def _table(rows: Iterable[Finding], *, heading: bool = True) -> str:
-    return csv_text([*([COLUMNS] if heading else []), *(vars(row).values() for row in rows)])  # in the order of COLUMNS
+    return csv_text([*([COLUMNS] if heading else []), *map(_IN_ORDER, rows)])
 
 
 def _states(records: Sequence[CellRecord]) -> str:
     """Return what protects every field that is sent, by cell, and at the end what that comes to for each observer."""
-    columns = [column.name for column in fields(FieldState)]
+    columns = FieldState.columns()
     rows = [
         [record.cell, *(getattr(state, column) for column in columns)]
         for record in records

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fglaudit.execution.folder.stored_record import LATER_COLUMNS, NAME, check_columns
+from fglaudit.execution.folder.stored_record import NAME, check_columns
 from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.suite.cell import Cell, identity
 
@@ -65,9 +65,8 @@ class Planned:
                 observer_knowledge=knowledge,
                 attack=attack,
                 status=Status.FAILED,
-                reason=reason,
                 **self.columns,
-            )
+            ).ended(Status.FAILED, reason)
             for observer, knowledge, attack in self.rows
         )
         return CellRecord(self.cell, dict(self.description), rows)
@@ -116,7 +115,7 @@ def _planned(entry: Sequence[Any], keys: Sequence[str], tables: Mapping[str, Seq
     if not (isinstance(cell, str) and NAME.fullmatch(cell)):
         raise ValueError("a cell is named by 16 hex digits")
     values = {key: tables[key][number] for key, number in zip(keys, numbers, strict=False) if number >= 0}
-    columns = {key: values[_COLUMN + key] for key in _SHARED if _COLUMN + key in values or key not in LATER_COLUMNS}
+    columns = {key: values[_COLUMN + key] for key in _SHARED}
     check_columns(columns)
     rows = tuple((str(o), str(k), str(a)) for o, k, a in values[_ROWS])
     if not rows:

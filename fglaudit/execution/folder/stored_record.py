@@ -14,11 +14,13 @@ from typing import Any
 
 from fglaudit.errors import FglauditError, shown
 from fglaudit.files.own import stamped, unstamped
-from fglaudit.finding import NO, YES, CellRecord, Finding, Status
-from fglaudit.guarantees import RELATIONS, Audit, FieldState, MeasuredCurve, Outcome, Verdict, Word
+from fglaudit.finding import INTERVALS, NO, YES, Cause, CellRecord, Finding, Status
+from fglaudit.guarantees import RELATIONS, Audit, FieldState, MeasuredCurve, Outcome, Protection, Verdict, Word
 from fglaudit.quantities.rows.examples import RowExample
 from fglaudit.scoring.clusters import PairedClusters
 
+FORMAT = 1
+"""Of a record: raised with every change of what is stored or of what it means; records of another one are not read."""
 NAME = re.compile(r"[0-9a-f]{16}")
 """A cell's hash, the only thing that may name its files."""
 _SLACK = 1e-4  # means of float32 values may be a little above 1
@@ -88,17 +90,19 @@ def record_text(record: CellRecord, made: Made) -> str:
     """
     data = record.to_json()
     check_record(data)
-    return stamped({**data, "made": made.to_json()}, f"{record.cell}.json")
+    return stamped({"format": FORMAT, **data, "made": made.to_json()}, f"{record.cell}.json")
 
 
 def parse_record(text: bytes, cell: str) -> tuple[CellRecord, Made]:
     """Return the record of ``cell``, and what it was made with.
 
     Raises:
-        OtherVersionError: whole, but with other keys or values than this version writes.
+        OtherVersionError: whole, but of another format, or with other keys or values than this version writes.
         ValueError: damaged.
     """
     data = unstamped(text, f"{cell}.json")
+    if (form := data.pop("format", None)) != FORMAT:
+        raise OtherVersionError(f"its format is {shown(form)}, this version reads {FORMAT}")
     try:
         made = Made.from_json(data.pop("made", None))
         check_record(data)
@@ -110,7 +114,7 @@ def parse_record(text: bytes, cell: str) -> tuple[CellRecord, Made]:
 
 def check_record(data: Mapping[str, Any]) -> None:
     """Raise ValueError unless ``data`` is a record with values of the right types and in range."""
-    _demand(_KEYS - _LATER <= set(data) <= _KEYS, "keys", sorted(data))
+    _demand(set(data) == _KEYS, "keys", sorted(data))
     _demand(isinstance(data["cell"], str) and NAME.fullmatch(data["cell"]) is not None, "cell", data["cell"])
     for key in ("description", "partition_facts"):
         _demand(_is_mapping(data[key], object), key, data[key])
@@ -134,8 +138,8 @@ def check_record(data: Mapping[str, Any]) -> None:
     for groups in data["breakdowns"].values():
         for buckets in groups.values():
             _demand(_is_mapping(buckets, (int, float)), "breakdowns", buckets)
-    _demand(_is_mapping(data.get("examples", {}), (list, tuple)), "examples", 0)
-    for rows in data.get("examples", {}).values():
+    _demand(_is_mapping(data["examples"], (list, tuple)), "examples", 0)
+    for rows in data["examples"].values():
         for row in rows:
             RowExample.from_json(row)
 
@@ -144,11 +148,12 @@ def _check_guarantee(verdict: Any, states: Any) -> None:
     """Raise ValueError unless these are a verdict or None, and rows of ``guarantees.csv``."""
     _demand(isinstance(states, (list, tuple)), "fields", states)
     for row in states:
-        _demand(_is_mapping(row, str) and row.keys() == _STATE, "fields", row)
+        _demand(isinstance(row, dict) and row.keys() == _STATE.keys(), "fields", row)
+        for name, value in row.items():
+            _demand(_STATE[name](value), name, value)
     if verdict is None:
         return
     _demand(isinstance(verdict, dict), "verdict", verdict)
-    verdict = {"relation": "", **verdict}  # which older records lack
     _demand(verdict.keys() == _VERDICT.keys(), "verdict", verdict)
     _demand(isinstance(verdict["audits"], (list, tuple)), "audits", verdict["audits"])
     _demand(
@@ -168,14 +173,11 @@ def _check_guarantee(verdict: Any, states: Any) -> None:
 
 
 _KEYS = {f.name for f in fields(CellRecord)}
-_LATER = {"examples"}
-LATER_COLUMNS = frozenset({"dataset_args", "unique_exact"})
-"""What older records lack: they are read with what these have where nothing is known."""
 
 
 def _check_row(row: Any) -> None:
     _demand(isinstance(row, dict), "a finding", row)
-    if odd := sorted(map(str, (row.keys() ^ _COLUMNS.keys()) - LATER_COLUMNS)):
+    if odd := sorted(map(str, row.keys() ^ _COLUMNS.keys())):
         raise ValueError(f"other columns of a finding: {', '.join(odd[:3])}{' ...' if len(odd) > 3 else ''}")
     check_columns(row)
 
@@ -225,9 +227,15 @@ def _one_of(words: type[StrEnum]) -> Callable[[Any], bool]:
 _COLUMNS = {f.name: _column(f.name, str(f.type)) for f in fields(Finding)}
 _COLUMNS["guarantee"] = lambda value: value == "" or _one_of(Word)(value)
 _COLUMNS["succeeds_weakened"] = lambda value: value in ("", YES, NO)
+_COLUMNS["interval"] = lambda value: value in INTERVALS
+_COLUMNS["cause"] = _one_of(Cause)
 _OPTIONAL = frozenset(f.name for f in fields(Finding) if str(f.type).endswith("None"))
-_TEXT = frozenset(f.name for f in fields(Finding) if f.type == "str") - {"guarantee", "succeeds_weakened"}
-_STATE = {f.name for f in fields(FieldState)}
+_TEXT = frozenset(f.name for f in fields(Finding) if f.type == "str") - {"guarantee", "succeeds_weakened", "interval"}
+_STATE = {f.name: _column(f.name, "str") for f in fields(FieldState)} | {
+    "state": _one_of(Protection),
+    "seal": _one_of(Word),
+    "unstated": lambda value: isinstance(value, bool),
+}
 _VERDICT = {f.name: _column(f.name, str(f.type)) for f in fields(Verdict)}
 _VERDICT |= {
     "word": _one_of(Word),

@@ -1,7 +1,7 @@
 """Do parts of a message share noise? Many draws of one message show what one draw does not.
 
 Rows, columns, and halves, quarters and eighths of a message are compared with one another, whatever the rotation
-between them (:mod:`fglaudit.wire.observing.turned_blocks`). Besides, no combination of rows, of columns, of a row's own
+between them (:mod:`fglaudit.wire.observing.rotated_noise`). Besides, no combination of rows, of columns, of a row's own
 numbers or of few numbers of a message may be bare, and no wave along all of them, their sum included.
 """
 
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from fglaudit.facts.residuals import DROWNED, Shape, Spending, leaves_a_direction, normal_scores
-from fglaudit.wire.observing.turned_blocks import alike
-from fglaudit.wire.observing.waves import waves_together
+from fglaudit.wire.observing.fourier_dependence import fourier_dependence
+from fglaudit.wire.observing.rotated_noise import alike
 
 _FEWEST = 12
 """Draws below which nothing is asked."""
@@ -50,7 +50,7 @@ def dependent_draws(draws: Tensor, slack: Tensor, shape: Shape, spending: Spendi
         return "noise that leaves a direction of a row alone"
     if _bare_wave(z.flatten(1), spending):
         return "noise that leaves a wave along a message alone, such as the sum of its numbers"
-    return waves_together(draws, loose, shape, spending)
+    return fourier_dependence(draws, loose, shape, spending)
 
 
 def _some(blocks: Tensor, spending: Spending) -> Tensor:

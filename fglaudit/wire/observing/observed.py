@@ -4,7 +4,7 @@ Whatever changes without a fact that explains it is :class:`fglaudit.facts.Unsta
 is stated and never done, which attacks would reckon with. A hook that a defense neither overrides nor states anything
 of is not watched, so that a run without a defense costs nothing. All values are compared
 (:mod:`fglaudit.wire.observing.compared_values`); of sealed messages some are opened again
-(:mod:`fglaudit.wire.observing.opened_again`). Random numbers of the run are never drawn here.
+(:mod:`fglaudit.wire.observing.decryption_checks`). Random numbers of the run are never drawn here.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import SERVER, MessageBatch, Payload, is_repeated
 from fglaudit.wire.observing.compared_values import ComparedValues, applied
+from fglaudit.wire.observing.decryption_checks import pair_codes
 from fglaudit.wire.observing.foreign import is_foreign
 from fglaudit.wire.observing.last_received import LastReceived
 from fglaudit.wire.observing.merged_values import merges
 from fglaudit.wire.observing.noted_graph import ACROSS, ReadGraphs
 from fglaudit.wire.observing.observed_graph import EDGE_FIELDS, changed_edges, changed_groups, same
 from fglaudit.wire.observing.observed_seals import strange_seal
-from fglaudit.wire.observing.opened_again import pair_codes
 from fglaudit.wire.observing.stated import Stated, one_message
 from fglaudit.wire.observing.summed_gradients import expected_sum, outside_samples
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from recordings import obfuscated
 
-from fglaudit.attacks.learned import handing_over
-from fglaudit.attacks.learned.handing_over import Candidate, best, without_largest
+from fglaudit.attacks.learned import delegation
+from fglaudit.attacks.learned.delegation import Candidate, best, without_largest
 from fglaudit.interfaces import Reconstruction
 from fglaudit.payloads import MaskedMatrices
 from fglaudit.registry import build
@@ -31,11 +31,11 @@ def test_attacks_compete_without_the_largest_messages(monkeypatch: pytest.Monkey
     view = seen()
     assert without_largest(view, [MaskedMatrices]) is view
     numbers = sum(batch.payload.numbers() for batch in view.messages.of(MaskedMatrices))
-    monkeypatch.setattr(handing_over, "_MOST_COMPARED", numbers // 2)
+    monkeypatch.setattr(delegation, "_MOST_COMPARED", numbers // 2)
     few = without_largest(view, [MaskedMatrices])
     assert 0 < len(sizes(few)) < len(sizes(view)) and max(sizes(few)) < max(sizes(view))
     assert sum(batch.payload.numbers() for batch in few.messages.of(MaskedMatrices)) <= numbers // 2
-    monkeypatch.setattr(handing_over, "_MOST_COMPARED", 1)
+    monkeypatch.setattr(delegation, "_MOST_COMPARED", 1)
     assert set(sizes(without_largest(view, [MaskedMatrices]))) == {min(sizes(view))}
 
 
@@ -44,7 +44,7 @@ def test_the_best_attack_then_reads_all_messages(monkeypatch: pytest.MonkeyPatch
     attack = build("attack", "learned-inversion", {})
     whole = attack.run(view, rng=derive(0, "run"), device=CPU)
     numbers = sum(batch.payload.numbers() for batch in view.messages.of(MaskedMatrices))
-    monkeypatch.setattr(handing_over, "_MOST_COMPARED", numbers // 2)
+    monkeypatch.setattr(delegation, "_MOST_COMPARED", numbers // 2)
     found = attack.run(view, rng=derive(0, "run"), device=CPU)
     right = torch.isclose(found.rows, GRAPH.x[found.nodes].float(), atol=1e-4).all(1)
     assert set(found.nodes.tolist()) == set(whole.nodes.tolist())

@@ -7,7 +7,7 @@ import torch
 from recordings import obfuscated
 from torch import Tensor
 
-from fglaudit.attacks.learned.handing_over import Candidate, best
+from fglaudit.attacks.learned.delegation import Candidate, best
 from fglaudit.attacks.learned.hidden_rows import HiddenRows, in_levels
 from fglaudit.attacks.learned.maps.row_map import Learned
 from fglaudit.graph import FeatureKind

@@ -139,7 +139,7 @@ def train(name: str, arguments: dict[str, Any], protocol: FederatedProtocol) -> 
     session.local_update = watched_update
     channel = RecordingChannel(session, graph.num_clients, derive(0, "defense"))
     # Watched calls are those of the run.
-    with mock.patch("fglaudit.wire.observing.asked_again.is_foreign", return_value=False):
+    with mock.patch("fglaudit.wire.observing.call_replay.is_foreign", return_value=False):
         protocol.train(graph, channel, rng=derive(0, "train"), device=CPU)
     seen.unstated = channel.unstated
     return seen

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fglaudit.reports.choosing.bought import gains
-from fglaudit.reports.choosing.options import undefended
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.summary import Setting
 
@@ -18,13 +17,13 @@ FAR = 0.05
 FIX = "if it trained with sgd, set optimizer: adam and learning_rate: 0.01; else try more rounds or another rate"
 
 
-def fell_behind(settings: Sequence[Setting], labels: Labels) -> list[str]:
+def underperforming(settings: Sequence[Setting], labels: Labels) -> list[str]:
     """Return one line per setting, in their order; nothing where the run has nothing to compare with."""
     found = gains(settings, labels)
     lines = []
     for setting in settings:
         gain = found.get(setting.key)
-        if gain is None or not undefended(setting) or gain.gain > -FAR or gain.high >= 0:
+        if gain is None or not setting.undefended or gain.gain > -FAR or gain.high >= 0:
             continue
         lines.append(
             f"{labels.placed(setting)} ended {-100 * gain.gain:.1f} points below {gain.control},"

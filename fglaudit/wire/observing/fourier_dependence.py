@@ -24,7 +24,7 @@ _NEIGHBOURS, _MOST_ADDED = 512, 2048
 """The same where all from one to another are added up."""
 
 
-def waves_together(draws: Tensor, loose: float, shape: Shape, spending: Spending) -> str | None:
+def fourier_dependence(draws: Tensor, loose: float, shape: Shape, spending: Spending) -> str | None:
     """Return why numbers of ``draws`` [D, n, F] follow from others in their row or column, or None; ``loose``: what
     arithmetic may have added, in units of the scale."""
     for name, numbers in (("row", draws.flatten(0, 1)), ("column", draws.transpose(1, 2).flatten(0, 1))):

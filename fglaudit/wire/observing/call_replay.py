@@ -3,10 +3,10 @@
 What leaves one call may have the stated distribution and hide nothing: noise that everybody can draw again, noise
 that a row seeds by itself, earlier values in place of noise. So every hook of a defense that was not written here,
 and which states that it draws, is called on copies from one place in the code, in any order: for the run itself, with
-another generator, with the same draws and other values, and once on a twin with another memory
-(:mod:`fglaudit.wire.observing.twin`). Noise must differ in the second, in its last bits too, and be the same in the
-third; random answers must be alike in the second no more often than by chance. Before all of these it is called twice
-where it is seen what it draws (:mod:`fglaudit.wire.observing.seen_drawn`). Now and then some more draws are
+another generator, with the same draws and other values, and once as in a neighbouring run, with another memory
+(:mod:`fglaudit.wire.observing.neighboring_session`). Noise must differ in the second, in its last bits too, and be the
+same in the third; random answers must be alike in the second no more often than by chance. Before all of these it is
+called twice where it is seen what it draws (:mod:`fglaudit.wire.observing.rng_audit`). Now and then some more draws are
 looked at together, which shows noise that is made of other noise, and at first many of a few messages, two of which,
 or of whose rows, are the same where seeds are few. The copies are made before any is called, so whatever a session
 remembers, they remember too; it goes on with what the run's own copy remembers. Nothing of a record depends on the
@@ -19,7 +19,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,14 +31,14 @@ from fglaudit.payloads import is_repeated
 from fglaudit.rng import copied, drew_one_word, split, unforeseen
 from fglaudit.wire.observing.alike_rows import alike_rows
 from fglaudit.wire.observing.dependent_draws import bare_sum
-from fglaudit.wire.observing.drawn_alike import answers_alike, bits_alike
+from fglaudit.wire.observing.draw_collisions import answers_alike, bits_alike
 from fglaudit.wire.observing.foreign import is_foreign
-from fglaudit.wire.observing.kept_outside import copies_itself, has_slots, kept_outside, shared
-from fglaudit.wire.observing.many_draws import FEWEST_DRAWS, of_few, strange_draws
-from fglaudit.wire.observing.own_draws import made_of_fewer
-from fglaudit.wire.observing.seen_drawn import SeenDrawn
+from fglaudit.wire.observing.isolation import copies_itself, has_slots, outside_state, shared
+from fglaudit.wire.observing.neighboring_session import NeighboringSession
+from fglaudit.wire.observing.noise_entropy import entropy_deficits
+from fglaudit.wire.observing.repeated_draws import FEWEST_DRAWS, of_few, strange_draws
+from fglaudit.wire.observing.rng_audit import RngAudit
 from fglaudit.wire.observing.stated import MANY, Hook, Stated, Values, draws_at_random, one_message, own, unlike
-from fglaudit.wire.observing.twin import Twin
 
 MOST_ASKED = 2**26
 """Values of one call beyond which a hook is not asked again; what it draws is then not known to be the run's."""
@@ -50,8 +50,24 @@ MOST_DRAWN, MOST_DRAWS = 2**20, 64
 """Values and draws that are looked at together."""
 
 
+class _Copies(NamedTuple):
+    """Copies of a session before a call.
+
+    Attributes:
+        before: is never called.
+        called: with the run's values, or other ones.
+        watched: are called where it is seen what they draw.
+        neighbors: of another memory.
+    """
+
+    before: DefenseSession
+    called: list[DefenseSession]
+    watched: list[DefenseSession]
+    neighbors: list[Any]
+
+
 @dataclass
-class AskedAgain:
+class CallReplay:
     """Asks the hooks of one session during one run.
 
     Attributes:
@@ -63,7 +79,7 @@ class AskedAgain:
     spending: Spending = field(default_factory=Spending)
     _asked: int = 0
     _drawn: set[Target] = field(default_factory=set)
-    _twin: Twin | None = None
+    _neighbor: NeighboringSession | None = None
     _outside: bool = False
 
     def call(
@@ -81,11 +97,11 @@ class AskedAgain:
         """
         if not is_foreign(self.session):
             return hook(self.session, given, rng)[0], {}
-        if self._twin is None:
-            self._twin = Twin.of(self.session)
-        outside = kept_outside(self.session)
+        if self._neighbor is None:
+            self._neighbor = NeighboringSession.of(self.session)
+        outside = outside_state(self.session)
         made, found = self._call(hook, given, stated, self.draws(rng), few)
-        if kept_outside(self.session) != outside:
+        if outside_state(self.session) != outside:
             self._outside = True
         if self._outside:
             why = "its session keeps something outside of itself, where no copy of it can be asked without that"
@@ -96,9 +112,9 @@ class AskedAgain:
         """Return the bytes that the session counts beside its messages, and what is wrong with them: who reads how many
         there are must learn nothing of rows."""
         counted = self.session.overhead()
-        if counted is None or self._twin is None:
+        if counted is None or self._neighbor is None:
             return counted, None
-        return counted, self._twin.overhead(counted)
+        return counted, self._neighbor.overhead(counted)
 
     def draws(self, rng: torch.Generator) -> torch.Generator:
         """Return what a hook draws from: where the session is foreign never the run's own generator, from whose state
@@ -114,47 +130,37 @@ class AskedAgain:
         few: Callable[[], tuple[Hook, Values]] | None,
     ) -> tuple[Any, dict[Target, str]]:
         asked = [about for about in stated if draws_at_random(about.facts)]
-        twin = self._twin
-        assert twin is not None
+        neighbor = self._neighbor
+        assert neighbor is not None
         if sum(value.numel() for value in given.values()) > MOST_ASKED:
             return self._once(hook, given, rng, asked, "too many values to ask for its noise again")
         if not asked:
             kept = {name: own(value) for name, value in given.items()}
             drawn = copied(rng)
             made, left = hook(self.session, given, rng)
-            return made, twin.beside(hook, given, kept, left, stated, drawn)
-        if (kind := copies_itself(self.session)) is not None:
-            why = f"its session holds a {kind}, which has a say in how it is copied, so no copy can be asked"
-            return self._once(hook, given, rng, asked, why)
-        try:
-            first_asked = [about for about in asked if about.target not in self._drawn]
-            before = copy.deepcopy(self.session)
-            copies = [copy.deepcopy(self.session) for _ in range(2 + self._more(asked, given))]
-            watched = [copy.deepcopy(self.session), copy.deepcopy(self.session)]
-            twins = [twin.copied(self.session), twin.copied(self.session)]
-        except Exception as error:  # whatever a session holds
-            why = f"its session cannot be copied ({type(error).__name__}), so its noise cannot be asked for again"
-            return self._once(hook, given, rng, asked, why)
-        if (kind := shared(before, copies[0])) is not None:
-            why = f"copies of its session share a {kind}, by which a call of one knows of that of another"
-            return self._once(hook, given, rng, asked, why)
+            return made, neighbor.beside(hook, given, kept, left, stated, drawn)
+        made_copies = self._copied(neighbor, asked, given)
+        if isinstance(made_copies, str):
+            return self._once(hook, given, rng, asked, made_copies)
+        before, copies, watched, neighbors = made_copies
+        first_asked = [about for about in asked if about.target not in self._drawn]
         kept, other = {name: own(value) for name, value in given.items()}, _others(given, stated, rng)
-        seen = SeenDrawn.of(hook, watched, kept, rng)
+        seen = RngAudit.of(hook, watched, kept, rng)
         # All are copies, in any order: a session that knows which of them is the run's own is another one to each.
         seeds = [copied(rng), split(copied(rng), "asked again"), copied(rng), copied(rng)]
         seeds += [split(copied(rng), f"asked again {number}") for number in range(len(copies) - 2)]
         if has_slots(self.session):
             copies[0] = self.session  # what it keeps beside its dictionary cannot be handed on
-        sessions = [*copies[:2], *twins, *copies[2:]]
+        sessions = [*copies[:2], *neighbors, *copies[2:]]
         values = [other if number == 2 else kept for number in range(len(sessions))]
         made = self._in_any_order(hook, sessions, values, seeds)
         live, same = made[0], made.pop(3)
         _go_on(self.session, sessions[0])
         keeps = _clipped_around(self.session, stated)
-        if twin.session is not None:
-            twin.session = sessions[3] if keeps else sessions[2]
-        found = twin.compared([about for about in stated if about.facts], live[1], same[1], self._drawn)
-        if twin.refused:
+        if neighbor.session is not None:
+            neighbor.session = sessions[3] if keeps else sessions[2]
+        found = neighbor.compared([about for about in stated if about.facts], live[1], same[1], self._drawn)
+        if neighbor.refused:
             found |= _all(asked, "its session cannot be called with other rows, so what it remembers is not known")
         again = {about.target for about in asked if self._memoised(about)}
         for about in asked:
@@ -172,14 +178,31 @@ class AskedAgain:
         found |= {target: why for target, why in twice.items() if target not in found}
         looked_at = asked if self._looks_again(rng) else first_asked
         unaccused = [about for about in looked_at if about.target not in found]
-        return live[0], found | made_of_fewer(before, unaccused, (hook, kept), few, rng)
+        return live[0], found | entropy_deficits(before, unaccused, (hook, kept), few, rng)
+
+    def _copied(self, neighbor: NeighboringSession, asked: Sequence[Stated], given: Values) -> _Copies | str:
+        """Return copies of the session, or why none can be asked in its place."""
+        if (kind := copies_itself(self.session)) is not None:
+            return f"its session holds a {kind}, which has a say in how it is copied, so no copy can be asked"
+        try:
+            made = _Copies(
+                copy.deepcopy(self.session),
+                [copy.deepcopy(self.session) for _ in range(2 + self._more(asked, given))],
+                [copy.deepcopy(self.session), copy.deepcopy(self.session)],
+                [neighbor.copied(self.session), neighbor.copied(self.session)],
+            )
+        except Exception as error:  # whatever a session holds
+            return f"its session cannot be copied ({type(error).__name__}), so its noise cannot be asked for again"
+        if (kind := shared(made.before, made.called[0])) is not None:
+            return f"copies of its session share a {kind}, by which a call of one knows of that of another"
+        return made
 
     def _once(
         self, hook: Hook, given: Values, rng: torch.Generator, asked: Sequence[Stated], why: str
     ) -> tuple[Any, dict[Target, str]]:
         """Call the session alone, and say of everything ``asked`` about why it is not asked again."""
-        assert self._twin is not None
-        self._twin.lost()
+        assert self._neighbor is not None
+        self._neighbor.lost()
         return hook(self.session, given, rng)[0], _all(asked, why)
 
     def _wrong(self, about: Stated, kept: Values, other: Values, left: Sequence[Values]) -> str | None:
@@ -212,12 +235,12 @@ class AskedAgain:
         """Return what ``hook`` makes of each session, called in an order that nobody knows."""
         made: dict[int, tuple[Any, Values]] = {}
         order = torch.randperm(len(sessions), generator=unforeseen()).tolist()
-        outside = kept_outside(self.session)
+        outside = outside_state(self.session)
         for turn, number in enumerate(order):
             entered = {name: own(value) for name, value in values[number].items()}
             made[number] = hook(sessions[number], entered, seeds[number])  # one line for all, whoever looks
             # What is kept may be gone when all have been called.
-            self._outside |= turn < _MOST_LOOKED_AT and kept_outside(self.session) != outside
+            self._outside |= turn < _MOST_LOOKED_AT and outside_state(self.session) != outside
         return [made[number] for number in range(len(sessions))]
 
     def _strange(

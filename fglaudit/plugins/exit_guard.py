@@ -10,7 +10,7 @@ from fglaudit.tracebacks import place
 
 
 @contextlib.contextmanager
-def staying() -> Iterator[None]:
+def no_exit() -> Iterator[None]:
     """Turn a ``SystemExit`` that a plugin's code raises in this block, or in a function decorated with it, into an
     error.
 

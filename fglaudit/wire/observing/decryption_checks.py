@@ -16,7 +16,7 @@ _ROW_COST = 2048
 """Values that opening one row costs at least."""
 
 
-class OpenedAgain:
+class DecryptionChecks:
     """Chooses at random, by a generator of its own, and keeps count of what each round has spent."""
 
     def __init__(self) -> None:

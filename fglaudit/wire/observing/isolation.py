@@ -1,6 +1,6 @@
 """What a foreign session keeps where copies of it do not take it along, or says itself of how it is copied.
 
-Copies of a session are asked again (:mod:`fglaudit.wire.observing.asked_again`), which shows something only where a
+Copies of a session are asked again (:mod:`fglaudit.wire.observing.call_replay`), which shows something only where a
 copy neither knows that it is one nor shares a memory with the session. So classes that have a say in how they are
 copied are not believed, nor are sessions that write, while they are called, into their modules, their classes, or
 what their functions hold, in whatever that lies. What is kept farther away (files, other modules, the system's clock)
@@ -58,7 +58,7 @@ def copies_itself(session: object) -> str | None:
     return None
 
 
-def kept_outside(session: object) -> object:
+def outside_state(session: object) -> object:
     """Return something that compares unequal once modules, classes or functions of ``session`` hold anything else."""
     parts = list(objects(session))
     kinds = {base for part in parts for base in type(part).__mro__ if not known_class(base)}

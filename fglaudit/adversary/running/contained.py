@@ -1,4 +1,4 @@
-"""An attack runs as a guest: it ends no process, and what others compute with stays as it was."""
+"""An attack runs contained: it ends no process, and what others compute with stays as it was."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import torch
 from fglaudit import registry
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Attack
-from fglaudit.plugins.staying import staying
+from fglaudit.plugins.exit_guard import no_exit
 
 
 @contextlib.contextmanager
-def guest(attack: Attack) -> Iterator[None]:
+def contained(attack: Attack) -> Iterator[None]:
     """Run code of ``attack`` in this block. After one that is no part of fglaudit, torch's default dtype, its gradient
     mode and its global generator are put back.
 
     Raises:
         FglauditError: it changed the dtype or the mode, or raised ``SystemExit``.
     """
-    with staying():
+    with no_exit():
         if registry.shipped("attack", attack):
             yield
             return

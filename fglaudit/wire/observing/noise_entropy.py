@@ -21,10 +21,10 @@ from torch import Tensor
 from fglaudit.facts import Additive, Fact, Memoised, Sampled, Target
 from fglaudit.interfaces import DefenseSession
 from fglaudit.rng import copied, split
+from fglaudit.wire.observing.draw_dependencies import CALLS, LOOKS, Changed, alone, give, partly_shared
 from fglaudit.wire.observing.redrawn import Redrawn
-from fglaudit.wire.observing.seen_drawn import WATCHED
+from fglaudit.wire.observing.rng_audit import WATCHED
 from fglaudit.wire.observing.stated import MANY, Hook, Stated, Values, one_message, own, stepped, unlike
-from fglaudit.wire.observing.whose_draws import CALLS, LOOKS, Changed, alone, give, partly_shared
 
 _SECRET = 62
 """Bits of a seed that nobody guesses."""
@@ -48,7 +48,7 @@ Called = Callable[..., Tensor | None]
 units of what arithmetic may add to two draws of it; None where it cannot be told."""
 
 
-def made_of_fewer(
+def entropy_deficits(
     session: DefenseSession,
     asked: Sequence[Stated],
     given: tuple[Hook, Values],

@@ -15,7 +15,7 @@ from fglaudit.payloads import is_repeated
 from fglaudit.rng import copied, split
 from fglaudit.wire.observing.alike_rows import same_rows
 from fglaudit.wire.observing.dependent_draws import dependent_draws
-from fglaudit.wire.observing.drawn_alike import drawn_twice, fixed_bits
+from fglaudit.wire.observing.draw_collisions import drawn_twice, fixed_bits
 from fglaudit.wire.observing.stated import MANY, Hook, Stated, Values, own, stepped, unlike
 
 FEWEST_DRAWS = 16

@@ -19,7 +19,7 @@ from fglaudit.rng import derive
 from fglaudit.testing import CPU, example_graph, record
 from fglaudit.view import Observer
 from fglaudit.wire.channel import RecordingChannel
-from fglaudit.wire.observing import asked_again, many_draws
+from fglaudit.wire.observing import call_replay, repeated_draws
 from fglaudit.wire.rehearsal import _RehearsedChannel, _UnwatchedChannel, rehearsal
 
 PROTOCOL, DEFENSE = FedGCN(hops=1, rounds=1), Gaussian(epsilon=2.0)
@@ -34,10 +34,10 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def counted(*arguments: object) -> object:
         found.append(1)
-        return many_draws.of_few(*arguments)  # type: ignore[arg-type]
+        return repeated_draws.of_few(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(asked_again, "is_foreign", lambda session: True)
-    monkeypatch.setattr(asked_again, "of_few", counted)
+    monkeypatch.setattr(call_replay, "is_foreign", lambda session: True)
+    monkeypatch.setattr(call_replay, "of_few", counted)
     monkeypatch.setattr(whole_training, "CANARIES", 60)  # one training, or two
     return found
 
@@ -74,7 +74,7 @@ def test_what_nobody_judges_is_the_same_without(looks: list[int], monkeypatch: p
 
 
 def test_later_calls_are_looked_at_too_and_none_is_foreseen() -> None:
-    asked = asked_again.AskedAgain(DEFENSE.bind(PROTOCOL.context(example_graph())))
+    asked = call_replay.CallReplay(DEFENSE.bind(PROTOCOL.context(example_graph())))
     shares = []
     for number in (1, 2, 8):
         asked._asked = number

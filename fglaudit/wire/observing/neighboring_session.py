@@ -1,4 +1,4 @@
-"""A twin of a session, which lives through the same run with other rows: what both make of one message must be equal.
+"""A neighbour of a session, living through the same run with other rows: what both make of one message must be equal.
 
 Noise that is right in every other respect may say what a session remembers: of rows that it prepared, or of earlier
 values that noise has hidden. So a copy of it is prepared with other rows, and given other values wherever noise is
@@ -24,8 +24,8 @@ _WHY = "what leaves says something of other rows or values, which the session re
 _UNKNOWN = "its session cannot be followed with other rows"
 
 
-class Twin:
-    """The twin of one session.
+class NeighboringSession:
+    """The neighbour of one session.
 
     Attributes:
         session: what it is now; None: it could not follow the run.
@@ -38,12 +38,12 @@ class Twin:
         self.session = session
 
     @staticmethod
-    def of(session: DefenseSession) -> Twin:
-        """Return the twin of a session that nothing was asked of yet."""
+    def of(session: DefenseSession) -> NeighboringSession:
+        """Return the neighbour of a session that nothing was asked of yet."""
         try:
-            return Twin(copy.deepcopy(session))
+            return NeighboringSession(copy.deepcopy(session))
         except Exception:  # whatever a session holds
-            return Twin(None)
+            return NeighboringSession(None)
 
     def lost(self) -> None:
         """Say that it did not follow."""
@@ -91,7 +91,7 @@ class Twin:
     def compared(
         self, stated: Sequence[Stated], left: Values, again: Values, drawn: Collection[Target] = ()
     ) -> dict[Target, str]:
-        """Return of which targets the twin made something else of the same; ``drawn``: those drawn for before."""
+        """Return of which targets the neighbour made something else of the same; ``drawn``: those drawn for before."""
         found = {}
         for about in stated:
             one, other = left.get(about.name), again.get(about.name)

@@ -20,10 +20,10 @@ from fglaudit.facts import Additive
 from fglaudit.facts.residuals import Spending, unchanged
 from fglaudit.interfaces import DefenseSession
 from fglaudit.rng import copied, unforeseen
-from fglaudit.wire.observing.drawn_alike import answers_alike
+from fglaudit.wire.observing.draw_collisions import answers_alike
+from fglaudit.wire.observing.neighboring_session import same_bits
 from fglaudit.wire.observing.redrawn import Shadowed
 from fglaudit.wire.observing.stated import MANY, Hook, Stated, Values, one_message, own, unlike
-from fglaudit.wire.observing.twin import same_bits
 
 WATCHED = "noise that is another where it is seen what is drawn"
 _REFUSED = "its session cannot be called where it is seen what it draws"
@@ -31,7 +31,7 @@ _NOT_DRAWN = "what is stated to be drawn does not come from what is drawn: with 
 
 
 @dataclass(frozen=True)
-class SeenDrawn:
+class RngAudit:
     """What left two calls in which it was seen what is drawn.
 
     Attributes:
@@ -42,7 +42,7 @@ class SeenDrawn:
     redrawn: Values | None
 
     @staticmethod
-    def of(hook: Hook, sessions: Sequence[DefenseSession], given: Values, rng: torch.Generator) -> SeenDrawn:
+    def of(hook: Hook, sessions: Sequence[DefenseSession], given: Values, rng: torch.Generator) -> RngAudit:
         """Call two copies of a session on ``given``, with copies of ``rng``."""
         plain, redrawn = sessions
         calls = ((plain, copied(rng)), (redrawn, unforeseen()))
@@ -52,7 +52,7 @@ class SeenDrawn:
             values, left[number] = {name: own(value) for name, value in given.items()}, None
             with contextlib.suppress(Exception), Shadowed(rng, shadow):  # whatever a plugin expects
                 left[number] = hook(session, values, copied(rng))[1]
-        return SeenDrawn(left[0], left[1])
+        return RngAudit(left[0], left[1])
 
     def wrong(self, about: Stated, given: Values, left: Values, spending: Spending, *, again: bool) -> str | None:
         """Return why what ``left`` the run's own call, of ``given``, is not made of what it drew, or None.

@@ -24,7 +24,7 @@ def test_honest_defenses_are_believed_whoever_wrote_them(
     graph = graph_for(protocol)
     session = registry.build("defense", name, arguments).bind(protocol.context(graph))
     channel = RecordingChannel(session, graph.num_clients, derive(0, "defense"))
-    monkeypatch.setattr("fglaudit.wire.observing.asked_again.is_foreign", lambda session: True)
-    monkeypatch.setattr("fglaudit.wire.observing.many_draws.SEEDS", 0)  # many draws of few messages take long
+    monkeypatch.setattr("fglaudit.wire.observing.call_replay.is_foreign", lambda session: True)
+    monkeypatch.setattr("fglaudit.wire.observing.repeated_draws.SEEDS", 0)  # many draws of few messages take long
     protocol.train(graph, channel, rng=derive(0, "train"), device=CPU)
     assert channel.unstated == ()
