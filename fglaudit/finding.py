@@ -162,7 +162,7 @@ class Finding:
     advantage_class_high: float | None = None
     accuracy_balanced: float | None = None  # mean over classes of the share of their test nodes that are named right
     dataset_args: str = ""  # what tells graphs of one name apart: see fglaudit.suite.cell.dataset_arguments
-    unique_exact: int | None = None  # how many rows are exact that no other node has, and that a guess has not
+    unique_exact: int | None = None  # rows that one node alone has and one observer has exactly, a guess or noise not
     cause: Cause = field(default=Cause.OTHER, metadata=_RECORD_ONLY)
 
     def ended(self, status: Status, reason: str) -> Finding:

@@ -21,7 +21,7 @@ from fglaudit.scoring.clusters import TOO_FEW
 class AnswerWord(StrEnum):
     """What is said of one observer and quantity in one setting."""
 
-    LEAKS = "leaks"  # an attack got something, corrected for the number of attacks; or rows are proven
+    LEAKS = "leaks"  # an attack got something: one of the grounds of reports.leaks
     HELD = "held"  # every attack that can show the contrary ends at a negligible advantage
     NOT_SHOWN = "not shown"  # measured, but neither of both
     NOT_TESTED = "not tested"  # nothing was measured

@@ -183,14 +183,14 @@ class Leak:
 
     @property
     def unique_exact(self) -> float:
-        """How many rows that one node alone has it rebuilt exactly, where a guess did not; the mean over seeds."""
+        """How many rows of one node alone one observer has exactly, beyond a guess's and those it has from messages of
+        noise; the mean over seeds."""
         return self.mean("unique_exact") or 0.0
 
     @property
     def dealt_at_random(self) -> float:
         """A bound on the p-value of "its exact rows fell to their nodes by chance"; see ``scoring.unique_rows``."""
-        clients = max((finding.clients for finding in self.scored), default=0)
-        return dealt_at_random(self.unique_exact, clients) if self.measured and clients else 1.0
+        return dealt_at_random(self.unique_exact) if self.measured else 1.0
 
     @property
     def proven(self) -> float | None:

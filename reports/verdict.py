@@ -126,7 +126,7 @@ def _observer(
     if worst.proven and "proven" not in found.headline:
         ground += f" {percent(worst.proven)} of the rows are proven to be determined, whatever the attack."
     if UNIQUE in worst.grounds and MEAN not in worst.grounds:
-        ground += f" {count(worst.unique_exact)} of the exact rows are of one node alone, which chance does not deal."
+        ground += f" {count(worst.unique_exact)} exact rows of one observer are of one node alone; chance deals few."
     strongest = [(s, leak) for s in settings for leak in s.strongest_by_quantity(observer).values()]
     best = [pair for pair in strongest if pair[1].quantity == worst.quantity and pair[0].dataset == where.dataset]
     leaks = [pair for pair in measured if pair[1].grounds]

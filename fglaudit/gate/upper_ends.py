@@ -14,7 +14,7 @@ from fglaudit.plugins.class_source import UnreadableError, class_source
 from fglaudit.reports.alarms import unchecked
 from fglaudit.reports.answers import Answer
 from fglaudit.reports.choosing.options import is_option
-from fglaudit.reports.leaks import FEATURES, MEAN, ONE_CLIENT, Leak
+from fglaudit.reports.leaks import FEATURES, MEAN, ONE_CLIENT, UNIQUE, Leak
 from fglaudit.reports.summary import Setting
 from fglaudit.scoring.clusters import TAIL
 from fglaudit.scoring.metrics import metric_interval
@@ -81,8 +81,8 @@ def nothing_leaves(setting: Setting) -> bool:
 
 
 def corrected(leak: Leak, attacks: int) -> float | None:
-    """Return the upper end of ``leak`` at a tail divided by the number of attacks (Bonferroni); of a leak at one client
-    or a proof at least what is shown there. None where it has a range alone."""
+    """Return the upper end of ``leak`` at a tail divided by the number of attacks (Bonferroni); of leaks at one client,
+    by proof or by rows that one node alone has at least what is shown there. None where it has a range alone."""
     if not leak.estimate.shown or leak.clusters is None:
         return None
     high = leak.high if attacks == 1 else metric_interval(leak.metric, leak.clusters, tail=TAIL / attacks).high
@@ -92,6 +92,7 @@ def corrected(leak: Leak, attacks: int) -> float | None:
     if leak.grounds and leak.grounds != (MEAN,):
         shown.append(leak.proven or 0.0)
         shown.append((leak.worst_client or 0.0) if ONE_CLIENT in leak.grounds else 0.0)
+        shown.append(leak.unique_exact / (leak.mean("targets") or 1.0) if UNIQUE in leak.grounds else 0.0)
     return max(shown)
 
 

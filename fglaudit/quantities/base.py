@@ -266,6 +266,11 @@ class Quantity(ABC):
     def planted_words(self, planted: Planted, score: float, least: float) -> str:
         """Say that ``score`` on a planted answer is below ``least``."""
 
+    def unique_exact(self, attempt: Attempt) -> int | None:
+        """Return how many feature rows the result has exactly, and the guess has not, that no other node has; None for
+        other quantities."""
+        return None
+
     def excess(self, attack: Attack, attempt: Attempt) -> tuple[Excess, ...]:
         """Return by how much the result beats the guess, in every way in which a report might call it a success."""
         compared = self.compare(attack, [attempt])

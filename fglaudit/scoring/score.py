@@ -15,7 +15,7 @@ from fglaudit.quantities import Attempt, Comparison, quantity
 from fglaudit.rng import derive
 from fglaudit.scoring.metrics import clusters_of, metric_interval, read_clusters, recorded_clusters
 from fglaudit.scoring.output import Output
-from fglaudit.scoring.selftest import noise_flaw
+from fglaudit.scoring.selftest import OnNoise, on_noise
 from fglaudit.scoring.truth import GroundTruth
 from fglaudit.scoring.well_formed import refuse_malformed
 from fglaudit.tracebacks import kept
@@ -96,8 +96,11 @@ class Scorer:
         compared = kind.compare(output.attack, attempts)
         if len(attempts) > 1:
             compared = self._wider(compared, output, attempts)
-        flaw = output.flaw or noise_flaw(output, attempts[output.tested])
-        broken = "; ".join(filter(None, (compared.wrong, flaw)))
+        tested = attempts[output.tested]
+        noise = OnNoise(output.flaw) if output.flaw else on_noise(output, tested)
+        if (unique := kind.unique_exact(tested)) is not None:
+            compared = replace(compared, columns={**compared.columns, "unique_exact": max(0, unique - noise.unique)})
+        broken = "; ".join(filter(None, (compared.wrong, noise.flaw)))
         return _measurement(output.blank, kind.name, compared, broken, self.truth.graph.num_clients)
 
     def _wider(self, compared: Comparison, output: Output, attempts: Sequence[Attempt]) -> Comparison:

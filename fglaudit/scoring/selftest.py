@@ -1,7 +1,7 @@
 """Rule 6: an attack proves itself before its silence counts.
 
 On a planted plain leak of the cell's shapes it must succeed (:func:`planted_flaw`; nobody needs the truth for that); on
-messages of pure noise it must do no better than its control (:func:`noise_flaw`, for the scorer). An attack that fails
+messages of pure noise it must do no better than its control (:func:`on_noise`, for the scorer). An attack that fails
 either is reported as `broken-attack`, never as "no leakage".
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -131,9 +132,21 @@ class NoiseRuns:
             yield attack_reports(self.attack, blind, split(rng, "noise"), self.device)
 
 
-def noise_flaw(output: Output, tested: Attempt) -> str | None:
-    """Return how ``output``'s attack beats the guess in ``tested``, its answer to the tested view, without any message,
-    or None.
+class OnNoise(NamedTuple):
+    """What an attack did on messages of noise.
+
+    Attributes:
+        flaw: how it beat the guess without any message, or None.
+        unique: how many rows that one node alone has it got right on some draw; see ``Quantity.unique_exact``.
+    """
+
+    flaw: str | None
+    unique: int = 0
+
+
+def on_noise(output: Output, tested: Attempt) -> OnNoise:
+    """Return what ``output``'s attack did on messages of noise in the shapes of ``tested``, its answer to the tested
+    view.
 
     Compared are advantages in the attack's own metric, and for feature rows exact rows too. On noise an attack may beat
     its control by chance: three standard errors are allowed beside the usual margin. These are too small where few
@@ -141,21 +154,23 @@ def noise_flaw(output: Output, tested: Attempt) -> str | None:
     """
     kind = quantity(type(output.attack).quantity)
     if output.on_noise is None:
-        return None
-    least = float("inf")
+        return OnNoise(None)
+    least, unique = float("inf"), 0
     for result in output.on_noise:
         if not kind.accepts(result):
-            return f"self-test: it returned nothing about {kind.name}"
+            return OnNoise(f"self-test: it returned nothing about {kind.name}")
+        unique = max(unique, kind.unique_exact(tested._replace(result=result)) or 0)
         beyond = [
             part.values.mean().item()
             for part in kind.excess(output.attack, tested._replace(result=result))
             if not part.values.mean().item() <= NOISE_AT_MOST + 3 * _standard_error(part)
         ]
         if not beyond:
-            return None
+            return OnNoise(None, unique)
         least = min(least, *beyond)
-    return (
-        f"self-test: on every draw of noise it beat its control, by {least:.3f} at least; it reads something not sent"
+    return OnNoise(
+        f"self-test: on every draw of noise it beat its control, by {least:.3f} at least; it reads something not sent",
+        unique,
     )
 
 

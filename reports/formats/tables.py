@@ -56,7 +56,7 @@ def _columns() -> list[str]:
         "advantage", "advantage_low", "advantage_high", "interval", "advantage_worst_seed",
         *_MEANS, *_LARGEST, *_TEXTS, *_COSTS, *_SECONDS, "device", "cells",
         "worst_client", "leak", "clusters", "clusters_needed",
-        "chance", *_BOUGHT, "control_class", "dataset_args",
+        "chance", *_BOUGHT, "control_class", "dataset_args", "unique_exact",
     ]  # fmt: skip
 
 
@@ -101,5 +101,6 @@ def _row(shared: dict[str, Value], leak: Leak) -> dict[str, Value]:
     row |= {"clusters_needed": None if needs is None else needs.need}
     row |= {column: shared[column] for column in ("chance", *_BOUGHT)}
     row |= {"control_class": leak.mean("control_class"), "dataset_args": first.dataset_args}
+    row["unique_exact"] = leak.mean("unique_exact")
     assert list(row) == _columns()
     return row

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from fglaudit.execution.folder.stored_record import Made, parse_record, record_text
 from fglaudit.execution.run_cell import run_cell
-from fglaudit.files.own import stamped
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import Reconstruction
 from fglaudit.quantities.rows.examples import MOST_ENTRIES, RowExample, row_examples
@@ -76,11 +75,3 @@ def test_the_true_rows_of_a_cell_are_those_of_its_graph() -> None:
     for one in map(RowExample.from_json, stored.examples["client:each||row-space"]):
         held = {column for column, true, *_ in one.entries if true}
         assert held == set(x[one.node].nonzero().squeeze(1).tolist())
-
-
-def test_a_record_from_before_there_were_examples_is_still_read() -> None:
-    record = run_cell(suite(attacks=["row-space"]).cells()[0], suite="small", device=torch.device("cpu"))
-    old = {**record.to_json(), "made": Made("0.1.0", 1).to_json()}
-    del old["examples"]
-    found, _ = parse_record(stamped(old, f"{record.cell}.json").encode(), record.cell)
-    assert found.findings == record.findings and found.examples == {}

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from fglaudit.graph import FeatureKind
+from fglaudit.interfaces import Reconstruction
 from fglaudit.quantities.rows.game import Game
-from fglaudit.quantities.rows.metrics import RowScores
 from fglaudit.quantities.rows.unique_rows import MOST_COMPARED, unique_among, unique_exact
 
 
@@ -37,20 +37,19 @@ def test_no_rows_are_asked_about_without_an_error(kind: FeatureKind) -> None:
     assert unique_among(none, torch.ones(2, 3), kind).tolist() == []
 
 
-def hits(*right: int) -> RowScores:
-    exact = torch.tensor(right).float()
-    return RowScores(exact, exact, exact, 1 - exact)
+def answer(rows: Tensor, nodes: list[int]) -> Reconstruction:
+    return Reconstruction(rows, torch.tensor(nodes), torch.ones(len(nodes)))
 
 
 def test_what_a_guess_has_too_and_what_other_nodes_have_does_not_count() -> None:
     rows = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [1, 1, 0]])
     game = Game.about(torch.arange(5), rows, FeatureKind.BINARY)
-    empty = Game.about(torch.arange(0), rows[:0], FeatureKind.BINARY)
-    assert unique_exact([empty, game], hits(1, 1, 0, 1, 1), hits(0, 1, 0, 0, 0)) == 1
-    assert unique_exact([game, game], hits(*[1] * 10), hits(*[0] * 10)) == 6
+    most = answer(rows[[0, 1, 3, 4, 2]], [0, 1, 3, 4, 4])
+    assert unique_exact(game, most, [answer(rows[1:2], [1]), answer(rows[:1], [3])]) == 1
+    assert unique_exact(game, answer(rows, [0, 1, 2, 3, 4]), []) == 3
+    assert unique_exact(game, answer(rows[:0], []), []) == 0
 
 
 def test_nodes_with_several_samples_are_left_out() -> None:
-    rows = torch.eye(4)
-    game = Game.about(torch.tensor([0, 0, 1, 1]), rows, FeatureKind.BINARY)
-    assert unique_exact([game], hits(1, 1, 1, 1), hits(0, 0, 0, 0)) is None
+    game = Game.about(torch.tensor([0, 0, 1, 1]), torch.eye(4), FeatureKind.BINARY)
+    assert unique_exact(game, answer(torch.eye(4), [0, 0, 1, 1]), []) is None

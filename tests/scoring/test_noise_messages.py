@@ -24,7 +24,7 @@ from fglaudit.quantities import Attempt
 from fglaudit.recording import record_training
 from fglaudit.rng import derive
 from fglaudit.scoring import Output, score
-from fglaudit.scoring.selftest import BlindViews, NoiseMessages, NoiseRuns, noise_flaw
+from fglaudit.scoring.selftest import BlindViews, NoiseMessages, NoiseRuns, on_noise
 from fglaudit.testing import CPU, example_graph, record
 from fglaudit.view import Observer, View
 
@@ -124,5 +124,5 @@ def test_an_attack_is_broken_that_beats_its_control_on_five_draws_of_noise(lucky
 
     attack = Lucky()
     output = Output(BLANK, attack, False, (view,), on_noise=NoiseRuns(attack, view, derive(0, "noise"), CPU))
-    assert (noise_flaw(output, Attempt(view, game, None, nothing)) is not None) is broken
+    assert (on_noise(output, Attempt(view, game, None, nothing)).flaw is not None) is broken
     assert drawn == 5

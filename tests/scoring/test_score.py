@@ -212,6 +212,34 @@ class NearlyRight(Directions):
         return Reconstruction(rows, torch.arange(GRAPH.num_nodes), torch.ones(GRAPH.num_nodes))
 
 
+@dataclass(frozen=True)
+class KnowsOne(Directions):
+    """Knows the row of one node: whatever it is sent, or from what was recorded."""
+
+    name: ClassVar[str] = "knows-one"
+    metric: ClassVar[str] = "exact_rate"
+    always: bool = False
+
+    def run(self, view: View, *, rng: torch.Generator, device: torch.device) -> Reconstruction:
+        found = super().run(view, rng=rng, device=device)
+        if len(found.rows) and bool((found.nodes >= 0).all()):  # the planted rows
+            return found
+        known = draw_auxiliary(GRAPH, 0.2, 0).nodes
+        counts = torch.unique(GRAPH.x, dim=0, return_inverse=True, return_counts=True)
+        alone = (counts[2][counts[1]] == 1) & GRAPH.x.any(1)
+        alone[known] = False
+        node = alone.nonzero()[:1, 0]
+        told = GRAPH.x[node] if self.always or len(found.rows) else torch.zeros(1, GRAPH.num_features)
+        return Reconstruction(told, node, torch.ones(1))
+
+
+@pytest.mark.parametrize(("always", "counted"), [(False, 1), (True, 0)])
+def test_a_row_that_an_attack_has_without_messages_is_none_that_they_told(always: bool, counted: int) -> None:
+    finding = attacked(KnowsOne(always=always))
+    assert finding.exact_rate is not None and finding.exact_rate > (finding.control_exact_rate or 0)
+    assert finding.unique_exact == counted
+
+
 def test_an_attack_that_beats_its_control_on_noise_without_an_exact_row_is_broken() -> None:
     finding = attacked(NearlyRight())
     assert finding.metric == "f1" and finding.exact_rate == 0.0

@@ -77,7 +77,7 @@ class Features(Quantity):
             if better is not guesses:
                 guess, found = _beside(column, asked, results, better, guess, found)
         metric = primary_metric(attack, asked[0].kind, views[0].public)
-        columns = _columns(found, guess) | {"unique_exact": unique_exact(asked, found.rows, guess.rows)}
+        columns = _columns(found, guess)
         claimed = any(r.claimed is not None for r in results)
         checked = None
         if metric == DIRECTION_RATE or asked[0].kind is FeatureKind.REAL or claimed:
@@ -109,6 +109,12 @@ class Features(Quantity):
         if planted.metric == "cosine":
             return f"on a planted plain leak the cosine of its rows was {score:.3f}, not {least:g}"
         return f"on a planted plain leak it rebuilt {score:.1%} of {len(planted.nodes)} rows, not {least:.0%}"
+
+    def unique_exact(self, attempt: Attempt) -> int | None:
+        game, view, guess = attempt.question, attempt.view, attempt.guess
+        by_guess = score([game], [guess], matching=False).rows
+        [best] = guesses_for("exact_rate", [game], [view], [guess], by_guess)
+        return unique_exact(game, attempt.result, (guess, best))
 
     def excess(self, attack: Attack, attempt: Attempt) -> tuple[Excess, ...]:
         """Return the advantage in the attack's own metric, and how much larger its share of exact rows is: one figure

@@ -1,7 +1,7 @@
-"""Which rebuilt rows belong to one node alone: nothing but messages about that node can tell them.
+"""Which rebuilt rows belong to one node alone.
 
-Rows that several nodes share (rows of zeros, the words of a frequent kind) may be guessed; a row that no other node of
-the graph has may not.
+Rows that several nodes share (rows of zeros, the words of a frequent kind) may be right by chance at many nodes; a row
+that no other node of the graph has is right at one node at the most.
 """
 
 from __future__ import annotations
@@ -13,27 +13,32 @@ import torch
 from torch import Tensor
 
 from fglaudit.graph import FeatureKind
+from fglaudit.interfaces import Reconstruction
 from fglaudit.quantities.rows.game import Game
-from fglaudit.quantities.rows.metrics import RELATIVE_TOLERANCE, RowScores, support
+from fglaudit.quantities.rows.metrics import RELATIVE_TOLERANCE, score_rows, support
 
 MOST_COMPARED = 512
 """Rows that are compared with all others at the most, where rows are real-valued: some hundred show as much as all."""
 
 
-def unique_exact(games: Sequence[Game], found: RowScores, guess: RowScores) -> int | None:
-    """Return how many rows an attack has exactly that a guess has not, and that no other node has.
+def unique_exact(game: Game, result: Reconstruction, guesses: Sequence[Reconstruction]) -> int | None:
+    """Return how many rows ``result`` has exactly that none of ``guesses`` has, and that no other node has.
 
     None where nodes have several samples: of these an attack's rows are matched to the truth in hindsight, so that more
     of them are right by chance.
-
-    Args:
-        found, guess: of attack and guess over the targets of all ``games``.
     """
-    if any(len(torch.unique(game.targets)) < len(game.targets) for game in games):
+    if len(torch.unique(game.targets)) < len(game.targets):
         return None
-    hits = torch.split((found.exact_rate > 0) & (guess.exact_rate == 0), [len(game.targets) for game in games])
-    alone = [unique_among(game.truth[hit], game.every, game.kind) for game, hit in zip(games, hits, strict=True)]
-    return sum(int(mask.sum().item()) for mask in alone)
+    right, *guessed = (_exact(game, rows) for rows in (result, *guesses))
+    for guess in guessed:
+        right &= ~guess
+    return int(unique_among(game.truth[right], game.every, game.kind).sum().item())
+
+
+def _exact(game: Game, result: Reconstruction) -> Tensor:
+    """Return which targets ``result`` has exactly [T]."""
+    rows, present, _ = game.answer(result)
+    return score_rows(rows, present, game.truth, game.kind).exact_rate > 0
 
 
 def unique_among(rows: Tensor, every: Tensor, kind: FeatureKind) -> Tensor:

@@ -12,7 +12,7 @@ from fglaudit.quantities import Attempt, InferredQuantity, ObserverTruth, quanti
 from fglaudit.quantities.rows.game import Game
 from fglaudit.rng import derive
 from fglaudit.scoring import Output, score
-from fglaudit.scoring.selftest import NoiseRuns, noise_flaw, planted_flaw
+from fglaudit.scoring.selftest import NoiseRuns, on_noise, planted_flaw
 from fglaudit.testing import CPU, Run
 from fglaudit.view import Observer, View
 
@@ -48,4 +48,4 @@ def self_test(attack: Attack, view: View, game: Game, control: Reconstruction) -
     rng = derive(0, "self-test")
     first_draw = islice(NoiseRuns(attack, view, rng, CPU), 1)
     output = Output(BLANK, attack, False, (view,), on_noise=first_draw)
-    return planted_flaw(attack, view, rng, CPU) or noise_flaw(output, Attempt(view, game, None, control))
+    return planted_flaw(attack, view, rng, CPU) or on_noise(output, Attempt(view, game, None, control)).flaw
