@@ -14,9 +14,9 @@ import torch
 
 from fglaudit import registry
 from fglaudit.context import Context
-from fglaudit.empirical.adjacency import promise_of
+from fglaudit.empirical.adjacency import Statements, promise_of
 from fglaudit.empirical.fields.states import after_unstated
-from fglaudit.empirical.judge import Stated, judge
+from fglaudit.empirical.judge import judge
 from fglaudit.empirical.verdict_word import TRADE_OFF
 from fglaudit.federated.collapse import balanced_accuracy, collapsed
 from fglaudit.graph import FederatedGraph
@@ -167,7 +167,7 @@ def _judged(what: _Trainee, run: _Run, empirical: bool) -> _Judgement:
         seed=what.seed,
         device=what.device,
         quick=not empirical,
-        stated=Stated(wire.facts, guarantee),
+        stated=Statements(wire.facts, guarantee),
     )
     return _Judgement(guarantee, verdict, after_unstated(fields, wire.unstated, wire.counted))
 
