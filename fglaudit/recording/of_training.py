@@ -23,10 +23,10 @@ from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import Audit, FieldState, Outcome, Verdict, Word
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained
 from fglaudit.parties.base import ActiveChannel, Behaviour, Conduct
+from fglaudit.plugins.audit_events import watched
 from fglaudit.plugins.exit_guard import no_exit
 from fglaudit.plugins.modules import files_run
-from fglaudit.plugins.unaltered import functions, refuse_altered
-from fglaudit.plugins.watched import watched
+from fglaudit.plugins.monkeypatch_guard import functions, refuse_altered
 from fglaudit.recording.recording import Recording
 from fglaudit.rng import derive
 from fglaudit.scoring.truth import GroundTruth
