@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fglaudit.finding import Status
 from fglaudit.reports.achieved import in_words
 from fglaudit.reports.answers import Answer, AnswerWord, answers, applies
-from fglaudit.reports.choosing.bought import accuracy_words, beside, chance, gains
+from fglaudit.reports.choosing.accuracy_gains import accuracy_words, beside, chance, gains
 from fglaudit.reports.choosing.options import is_option
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import FEATURES, mean
@@ -39,7 +39,7 @@ class AnswerCell:
 
 @dataclass(frozen=True)
 class AnswerRow:
-    """One setting; ``chance`` and ``bought`` are of :mod:`fglaudit.reports.choosing.bought`."""
+    """One setting; ``chance`` and ``bought`` are of :mod:`fglaudit.reports.choosing.accuracy_gains`."""
 
     setting: Setting
     protocol: str

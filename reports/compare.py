@@ -178,7 +178,7 @@ def _learned(name: str, first: Answer | None, second: Answer | None, paired: int
         same = first is not None and second is not None and one is None and other is None
         change, text = (Change.UNTESTED if same else Change.UNKNOWN), f"{words[0]}, then {words[1]}"
     else:
-        change = _by_intervals(one.estimate, other.estimate)
+        change = by_intervals(one.estimate, other.estimate)
         named = one.metric != other.metric and one.attack != other.attack
         by = [f"{achieved(leak)}{f' ({leak.attack})' if named else ''}" for leak in (one, other)]
         text = f"{by[0]}, then {by[1]}; advantage {decimal(one.advantage)}, then {decimal(other.advantage)}"
@@ -197,7 +197,8 @@ def _learned(name: str, first: Answer | None, second: Answer | None, paired: int
     )
 
 
-def _by_intervals(first: Interval, second: Interval) -> Change:
+def by_intervals(first: Interval, second: Interval) -> Change:
+    """Return whether an advantage changed by more than its intervals allow for."""
     if (first.value, first.low, first.high) == (second.value, second.low, second.high):
         return Change.EQUAL
     if not (first.shown and second.shown):
@@ -217,14 +218,14 @@ def _accuracy(name: str, first: Setting, second: Setting, paired: int, settings:
     elif one == other:
         change = Change.EQUAL
     else:
-        change = _beyond(one, other, paired=bool(paired) and len(one) == len(other), settings=settings)
+        change = beyond_spread(one, other, paired=bool(paired) and len(one) == len(other), settings=settings)
     return Difference(
         name, "", "accuracy", change, paired, a, b, ("", ""),
         f"{percent(a)}, then {percent(b)}".replace(THIN, " "),
     )  # fmt: skip
 
 
-def _beyond(one: Sequence[float], other: Sequence[float], *, paired: bool, settings: int = 1) -> Change:
+def beyond_spread(one: Sequence[float], other: Sequence[float], *, paired: bool, settings: int = 1) -> Change:
     """Whether means differ, by Student's t at 5 % over all ``settings`` (Bonferroni); not to be told with one seed."""
     fewest = min(len(one), len(other))
     if fewest < 2:

@@ -71,7 +71,7 @@ def plant_encoder_run(view: View, rng: torch.Generator, *, jacobians: bool = Tru
     n = view.public.num_nodes
     own = torch.tensor(view.observer.clients, dtype=torch.long)
     others = torch.arange(n)[~torch.isin(torch.arange(n), own)]
-    others = others[torch.randperm(len(others), generator=rng)][: _most_nodes(view, jacobians)]
+    others = others[torch.randperm(len(others), generator=rng)][: most_nodes(view, jacobians)]
     receivers = own[: 0 if sees_deliveries(view) else len(others)]
     pairs = torch.stack([receivers, others[: len(receivers)]])
     targets = (others if len(receivers) == 0 else pairs[1]).sort().values
@@ -91,7 +91,7 @@ def plant_encoder_run(view: View, rng: torch.Generator, *, jacobians: bool = Tru
     return Planted(planted, rows, targets[owners])
 
 
-def _most_nodes(view: View, jacobians: bool) -> int:
+def most_nodes(view: View, jacobians: bool) -> int:
     """Return how many nodes send rows: of Jacobians all numbers are read, from representations rows are solved."""
     shape = encoder_shape(view)
     assert shape is not None

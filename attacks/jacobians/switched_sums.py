@@ -107,7 +107,7 @@ def separate(mixtures: Mixtures) -> SeparatedRows:
     rest = differences
     for _ in range(_SWEEPS):
         open_cells = changed & (rest.norm(dim=2) > 2 * error)
-        fresh = _candidates(rest[open_cells], error[open_cells], open_cells.nonzero()[:, 0])
+        fresh = candidate_sums(rest[open_cells], error[open_cells], open_cells.nonzero()[:, 0])
         fresh = _unrefuted(_without(fresh, found), mixtures, error, changed)
         before = len(found.rows)
         found, rest = _jointly_kept(_merged(found, fresh), mixtures, differences, error, changed)
@@ -136,7 +136,7 @@ class _Candidates:
         return _Candidates(self.mixture[index], self.rows[index], self.error[index], self.count[index])
 
 
-def _candidates(rows: Tensor, error: Tensor, mixture: Tensor) -> _Candidates:
+def candidate_sums(rows: Tensor, error: Tensor, mixture: Tensor) -> _Candidates:
     """Merge differences [E, F] that are equal up to sign and rounding."""
     total = len(rows)
     if total == 0:

@@ -124,7 +124,7 @@ class WeightDifference(Attack):
                 value, weight = _row_estimates(taken, view.public.features)
                 at = place[use].to(device)
                 if optimizer.adam and clip is None and drop == 0 and view.public.features is FeatureKind.REAL:
-                    low_bound, high_bound = _sign_bounds(taken)
+                    low_bound, high_bound = sign_bounds(taken)
                     bounds[0, at] = torch.maximum(bounds[0, at], low_bound)
                     bounds[1, at] = torch.minimum(bounds[1, at], high_bound)
                 if drop == 0:
@@ -261,7 +261,7 @@ def _row_estimates(step: UserStep, kind: FeatureKind) -> tuple[Tensor, Tensor]:
     return (weight * shown).sum(-1) / precision.clamp(min=1e-30), precision
 
 
-def _sign_bounds(step: UserStep) -> tuple[Tensor, Tensor]:
+def sign_bounds(step: UserStep) -> tuple[Tensor, Tensor]:
     """Return between which numbers the signs of an Adam step put the entries of rows, each [P, F]."""
     moved = step.before - step.after
     error = _ROUNDING * torch.maximum(step.before.abs(), step.after.abs()) + step.std

@@ -128,7 +128,7 @@ def shares_from_moves(view: View) -> tuple[Tensor, Tensor] | None:
     """Return the clients [K] whose last layers were seen to move, and the shares [K, C] that the moves tell; None where
     there are none, or no last layer with biases."""
     moves = None if _last_layer(view) is None else _moves(view)
-    return None if moves is None else (moves.clients, _shares(moves, known_shares(view)))
+    return None if moves is None else (moves.clients, shares_of_steps(moves, known_shares(view)))
 
 
 def planted_moves(up: Tensor, units: int, step: float, rng: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -168,7 +168,7 @@ def _moves(view: View) -> Moves | None:
     return Moves(torch.tensor(sorted(found)), units, biases, variance)
 
 
-def _shares(moves: Moves, known: Tensor) -> Tensor:
+def shares_of_steps(moves: Moves, known: Tensor) -> Tensor:
     """Return the shares [K, C]; the more a defense drowns the moves, the nearer to the ``known`` ones [C]."""
     length = moves.units.square().sum((0, 2)).sqrt() * moves.bias.norm()
     cosine = torch.einsum("khc,kc->h", moves.units, moves.bias) / length.clamp(min=1e-300)

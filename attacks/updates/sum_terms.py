@@ -68,9 +68,9 @@ def sum_terms(row: Tensor) -> SumTerms:
         return none
     limit = values[-1] + _EXACT
     few = np.full(len(parts), _REPEATS)
-    loose = _explained(values, _bounded_sums(parts, few, limit), few)
+    loose = _explained(values, bounded_sums(parts, few, limit), few)
     most = np.maximum(loose.max(axis=0), np.ceil((sizes - _ROW / 2) / _ROW).astype(int)).clip(min=1)
-    found = _explained(values, _bounded_sums(parts, most, limit), most)
+    found = _explained(values, bounded_sums(parts, most, limit), most)
     bits = torch.zeros(len(parts), len(row), dtype=torch.bool)
     bits[:, words.cpu()] = torch.from_numpy(found[level].T > 0)
     return SumTerms(bits, torch.from_numpy(most))
@@ -105,7 +105,7 @@ def _parts(values: np.ndarray, counts: np.ndarray, single: np.ndarray) -> tuple[
     sizes: list[int] = []
     for value, count in zip(values[single], counts[single], strict=True):
         if parts and count < _TOO_MANY:
-            sums = _bounded_sums(np.array(parts), np.full(len(parts), 2), value + _EXACT)
+            sums = bounded_sums(np.array(parts), np.full(len(parts), 2), value + _EXACT)
             if bool((np.abs(sums.totals - value) <= _EXACT).any()):
                 continue
         parts.append(float(value))
@@ -135,7 +135,7 @@ class _Sums(NamedTuple):
         return found
 
 
-def _bounded_sums(parts: np.ndarray, most: np.ndarray, limit: float) -> _Sums:
+def bounded_sums(parts: np.ndarray, most: np.ndarray, limit: float) -> _Sums:
     """Return all sums up to ``limit`` of at most ``most`` [A] of each of ``parts`` [A], ascending; of at most
     ``_FEW_TERMS`` where there are more than a bound, and of as few as it takes, two at least, where there still are.
 

@@ -103,7 +103,7 @@ def run(
     from fglaudit.reports.records import Run
     from fglaudit.run import run_suite
 
-    with _copy_named(suite), _resumable(directory):
+    with _copy_named(suite), resumable(directory):
         interrupt()
         records = run_suite(
             resolved, directory, chosen_engine, chosen, screen, secret=secret, shard=part, log=log, verbose=verbose
@@ -190,7 +190,7 @@ def _copy_named(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _resumable(directory: Path) -> Iterator[None]:
+def resumable(directory: Path) -> Iterator[None]:
     """Say on Ctrl-C how the run in ``directory`` is continued, and end; where it cannot be written any more (a full
     disk), that what is finished is not lost."""
     from fglaudit.files.own import UnwrittenError

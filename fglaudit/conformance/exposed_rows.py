@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from torch import isin
 
-from fglaudit.conformance.past_channel import KeptMessages, aligned, changed_rows, moved, named
+from fglaudit.conformance.side_channels import KeptMessages, aligned, changed_rows, moved, named
 from fglaudit.context import REPORTING_NODE
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol

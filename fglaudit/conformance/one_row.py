@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fglaudit.conformance.past_channel import KeptMessages, aligned
+from fglaudit.conformance.side_channels import KeptMessages, aligned
 from fglaudit.context import REPORTING_NODE, Release
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import FederatedProtocol

@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
 from fglaudit.conformance.exposed_rows import about_nodes
-from fglaudit.conformance.past_channel import KeptMessages, aligned, moved, other_rows
+from fglaudit.conformance.side_channels import KeptMessages, aligned, moved, other_rows
 from fglaudit.conformance.unlisted_rows import receives
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol

@@ -13,8 +13,8 @@ from fglaudit.conformance.comparing import assert_unchanged, check_plugin, graph
 from fglaudit.conformance.exposed_rows import unexposed
 from fglaudit.conformance.one_row import misstated
 from fglaudit.conformance.overlisted_rows import overlisted
-from fglaudit.conformance.past_channel import KeptMessages, carried_past, told_without_message
 from fglaudit.conformance.runs import CPU, Run, example_graph, record
+from fglaudit.conformance.side_channels import KeptMessages, carried_past, told_without_message
 from fglaudit.conformance.unlisted_rows import unlisted
 from fglaudit.conformance.uploaded_models import misread_uploads
 from fglaudit.context import Context, Uploads

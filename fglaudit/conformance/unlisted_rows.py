@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.conformance.exposed_rows import about_nodes
-from fglaudit.conformance.past_channel import KeptMessages, aligned, moved, other_rows
+from fglaudit.conformance.side_channels import KeptMessages, aligned, moved, other_rows
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
 from fglaudit.payloads import SERVER, Embeddings, MessageBatch, Payload

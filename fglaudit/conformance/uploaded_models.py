@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fglaudit.conformance.past_channel import KeptMessages
 from fglaudit.conformance.runs import record
+from fglaudit.conformance.side_channels import KeptMessages
 from fglaudit.defenses.none import NoDefense
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
+from fglaudit.facts import Fact, rebuilt
 from fglaudit.interfaces import DefenseSession, Guarantee
 from fglaudit.privacy.accounting import Relation
 from fglaudit.wire.observing.foreign import is_foreign
@@ -26,3 +29,15 @@ def _words(promise: Guarantee, relation: Relation) -> str:
     if promise.labels:
         return f"one {promise.unit}'s features and labels {relation}; edges public"
     return relation.of(f"one {promise.unit}'s features")
+
+
+class Statements(NamedTuple):
+    """What a run was compared with: a session may state something else once it is over."""
+
+    facts: Sequence[Fact]
+    promise: Guarantee
+
+    @staticmethod
+    def by(session: DefenseSession) -> Statements:
+        """Return what ``session`` states now."""
+        return Statements(rebuilt(session.facts()), promise_of(session))

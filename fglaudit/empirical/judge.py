@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from threadpoolctl import threadpool_limits
 
 from fglaudit.context import Context
-from fglaudit.empirical.adjacency import promise_of
+from fglaudit.empirical.adjacency import Statements
 from fglaudit.empirical.audits.attempts import audits as statistical
 from fglaudit.empirical.audits.attempts import raised
 from fglaudit.empirical.audits.counts import epsilon_audits, releases_audit
@@ -27,7 +26,7 @@ from fglaudit.empirical.unstated_changes import not_blamed
 from fglaudit.empirical.verdict_word import TRADE_OFF, verdict_of
 from fglaudit.empirical.whole_training import NAME as WHOLE
 from fglaudit.empirical.whole_training import whole_training_audit
-from fglaudit.facts import Fact, Unstated, rebuilt
+from fglaudit.facts import Unstated
 from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import NOT_REPLAYED, Audit, FieldState, Outcome, Verdict, Word, empty
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee
@@ -40,18 +39,6 @@ _SMALL = 2**22
 """Entries of the feature rows up to which threads cost more than they save."""
 
 
-class Stated(NamedTuple):
-    """What a run was compared with: a session may state something else once it is over."""
-
-    facts: Sequence[Fact]
-    promise: Guarantee
-
-    @staticmethod
-    def by(session: DefenseSession) -> Stated:
-        """Return what ``session`` states now."""
-        return Stated(rebuilt(session.facts()), promise_of(session))
-
-
 @dataclass(frozen=True)
 class _Case:
     """What all audits of one run are about; ``sealed`` are the payloads that travelled sealed."""
@@ -60,7 +47,7 @@ class _Case:
     graph: FederatedGraph
     defense: Defense
     context: Context
-    stated: Stated
+    stated: Statements
     counted: Counted
     unstated: Sequence[Unstated]
     sealed: tuple[str, ...]
@@ -85,7 +72,7 @@ def judge(
     seed: int,
     device: torch.device,
     quick: bool = False,
-    stated: Stated | None = None,
+    stated: Statements | None = None,
 ) -> tuple[Verdict, tuple[FieldState, ...]]:
     """Return the verdict on what ``session`` promised, after its run, and the state of every field.
 
@@ -95,7 +82,7 @@ def judge(
         quick: replay nothing; a guarantee is then claimed at most.
         stated: what the run was compared with; None: what ``session`` states now.
     """
-    stated = Stated.by(session) if stated is None else stated
+    stated = Statements.by(session) if stated is None else stated
     sealed = tuple(protocol.sealed(graph, session))
     case = _Case(protocol, graph, defense, protocol.context(graph), stated, counted, unstated, sealed, seed, device)
     if not promised(stated.promise):
@@ -140,7 +127,7 @@ def _examined(case: _Case, accounted: Accounted | str) -> Examined:
             case.graph,
             case.defense,
             case.context,
-            *case.stated,
+            case.stated,
             accounted,
             counted=case.counted,
             seed=case.seed,

@@ -184,7 +184,7 @@ def _attacked(
         nothing_to_ask=None if scorer is None else scorer.nothing_to_ask,
     )
     measured = [_unscored(output) if scorer is None else scorer.measure(output) for output in outputs]
-    measured = through_planted_rows(outputs, measured, device, _told_by_run(before, observers, attacks))
+    measured = through_planted_rows(outputs, measured, device, told_by_run(before, observers, attacks))
     described = {
         **recording.description,
         "observers": [spec.name for spec in observers],
@@ -195,7 +195,7 @@ def _attacked(
     return record, results
 
 
-def _told_by_run(
+def told_by_run(
     record: CellRecord | None, observers: Sequence[ObserverSpec], attacks: Sequence[Attack]
 ) -> dict[tuple[str, str, str], str]:
     """Return what the run found out of its rows by training again under a weakened defense, for equal observers and

@@ -50,7 +50,8 @@ def to_bytes(thing: Any) -> bytes:
         return path.read_bytes()
 
 
-def _from_bytes(thing: Any, blob: bytes, *context: Any) -> Any:
+def from_bytes(thing: Any, blob: bytes, *context: Any) -> Any:
+    """Return ``thing``, an empty object of the library, with what :func:`to_bytes` made of another one."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "seal"
         path.write_bytes(blob)
@@ -113,7 +114,7 @@ class PublicContext:
 
     def __init__(self, blob: bytes) -> None:
         api = seal()
-        parameters = _from_bytes(api.EncryptionParameters(api.SCHEME_TYPE.NONE), blob)
+        parameters = from_bytes(api.EncryptionParameters(api.SCHEME_TYPE.NONE), blob)
         self.context = api.SEALContext(parameters, True, api.SEC_LEVEL_TYPE.TC128)
         if not self.context.parameters_set():
             raise FglauditError(
@@ -127,7 +128,7 @@ class PublicContext:
 
     def ciphertext(self, blob: bytes) -> Any:
         """Read a ciphertext from its bytes."""
-        return _from_bytes(seal().Ciphertext(), blob, self.context)
+        return from_bytes(seal().Ciphertext(), blob, self.context)
 
 
 class ClientKeys:

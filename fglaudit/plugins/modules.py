@@ -18,7 +18,7 @@ from typing import Any
 from fglaudit.errors import FglauditError, shown
 from fglaudit.files import limits
 from fglaudit.files.user import read_file, resolved, user_path
-from fglaudit.plugins.unaltered import functions, refuse_altered
+from fglaudit.plugins.monkeypatch_guard import functions, refuse_altered
 from fglaudit.tracebacks import place
 
 _files: dict[Path, str] = {}

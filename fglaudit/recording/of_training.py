@@ -14,19 +14,19 @@ import torch
 
 from fglaudit import registry
 from fglaudit.context import Context
-from fglaudit.empirical.adjacency import promise_of
+from fglaudit.empirical.adjacency import Statements, promise_of
 from fglaudit.empirical.fields.states import after_unstated
-from fglaudit.empirical.judge import Stated, judge
+from fglaudit.empirical.judge import judge
 from fglaudit.empirical.verdict_word import TRADE_OFF
 from fglaudit.federated.collapse import balanced_accuracy, collapsed
 from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import Audit, FieldState, Outcome, Verdict, Word
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained
 from fglaudit.parties.base import ActiveChannel, Behaviour, Conduct
+from fglaudit.plugins.audit_events import watched
 from fglaudit.plugins.exit_guard import no_exit
 from fglaudit.plugins.modules import files_run
-from fglaudit.plugins.unaltered import functions, refuse_altered
-from fglaudit.plugins.watched import watched
+from fglaudit.plugins.monkeypatch_guard import functions, refuse_altered
 from fglaudit.recording.recording import Recording
 from fglaudit.rng import derive
 from fglaudit.scoring.truth import GroundTruth
@@ -167,7 +167,7 @@ def _judged(what: _Trainee, run: _Run, empirical: bool) -> _Judgement:
         seed=what.seed,
         device=what.device,
         quick=not empirical,
-        stated=Stated(wire.facts, guarantee),
+        stated=Statements(wire.facts, guarantee),
     )
     return _Judgement(guarantee, verdict, after_unstated(fields, wire.unstated, wire.counted))
 

@@ -37,8 +37,8 @@ def one_client_p_value(paired: PairedClusters) -> float:
     if gained.max() < 1:
         return 1.0
     # Every client at one rate says which is the most remarkable; only that one is asked about at all rates.
-    client = int(np.argmin(_each_at_least(room, gained, float(_RATES[len(_RATES) // 2]))))
-    tail = _at_least(room[client], gained[client], _RATES)
+    client = int(np.argmin(chance_each_at_least(room, gained, float(_RATES[len(_RATES) // 2]))))
+    tail = chance_at_least(room[client], gained[client], _RATES)
     others = np.delete(np.arange(len(room)), client)
     sizes = paired.targets[others].astype(np.int64)
     lost = math.ceil(float(paired.lost[others].sum()) - 1e-9)
@@ -46,7 +46,7 @@ def one_client_p_value(paired: PairedClusters) -> float:
     return min(1.0, len(room) * float((both * (1 - np.log(both))).max()))
 
 
-def _at_least(size: int, hits: int, rates: Floats) -> Floats:
+def chance_at_least(size: int, hits: int, rates: Floats) -> Floats:
     """Probability of at least ``hits`` among ``size`` targets of one client at each of ``rates``."""
     if hits < 1:
         return np.ones(len(rates))
@@ -68,7 +68,7 @@ def _rising(rates: tuple[float, ...], most: int) -> tuple[Floats, Floats, Floats
     return of_hits, of_misses, of_all
 
 
-def _each_at_least(sizes: NDArray[np.int64], hits: NDArray[np.int64], rate: float) -> Floats:
+def chance_each_at_least(sizes: NDArray[np.int64], hits: NDArray[np.int64], rate: float) -> Floats:
     """Probability of at least ``hits`` [K] among the ``sizes`` [K] targets of each client, all at one rate."""
     a, b = rate * _CONCENTRATION, (1 - rate) * _CONCENTRATION
     ends, inverse = np.unique(sizes, return_inverse=True)

@@ -115,14 +115,14 @@ def _loss(paired: PairedClusters, tail: float) -> tuple[float, float, float]:
     control_low, control_high = rate_limits(paired.targets, paired.control, tail)
     a, a_low, a_high = loss, *rate_limits(paired.targets, paired.lost, tail)
     b, b_low, b_high = 1 - control, 1 - control_high, 1 - control_low
-    return loss / (1 - control), _ratio_low(a, a_low, b, b_high), _ratio_high(a, a_high, b, b_low)
+    return loss / (1 - control), ratio_low(a, a_low, b, b_high), ratio_high(a, a_high, b, b_low)
 
 
 def _lost_high(paired: PairedClusters, tail: float) -> float:
     """The upper limit of :func:`_loss` alone."""
     loss, control = float(paired.lost.sum() / paired.targets.sum()), paired.control_rate
     high, control_high = (_high(paired.targets, hits, tail) for hits in (paired.lost, paired.control))
-    return _ratio_high(loss, high, 1 - control, 1 - control_high)
+    return ratio_high(loss, high, 1 - control, 1 - control_high)
 
 
 def rate_limits(targets: Floats, hits: Floats, tail: float) -> tuple[float, float]:
@@ -159,7 +159,7 @@ def _joint(first: float, second: float, dependent: float) -> float:
     return math.sqrt(first**2 + second**2 + 2 * dependent * first * second)
 
 
-def _ratio_low(a: float, a_low: float, b: float, b_high: float) -> float:
+def ratio_low(a: float, a_low: float, b: float, b_high: float) -> float:
     """Lower limit R of a / b, both positive quantities with limits (Donner and Zou 2012).
 
     It solves (a - R b)^2 = (a - a_low)^2 + R^2 (b_high - b)^2.
@@ -168,7 +168,7 @@ def _ratio_low(a: float, a_low: float, b: float, b_high: float) -> float:
     return a_low * (2 * a - a_low) / (a * b + math.sqrt(max(inner, 0.0))) if a_low > 0 else 0.0
 
 
-def _ratio_high(a: float, a_high: float, b: float, b_low: float) -> float:
+def ratio_high(a: float, a_high: float, b: float, b_low: float) -> float:
     """The upper limit: the same equation with the other ends."""
     inner = (a * b) ** 2 - a_high * b_low * (2 * a - a_high) * (2 * b - b_low)
     return (a * b + math.sqrt(max(inner, 0.0))) / (b_low * (2 * b - b_low)) if b_low > 1e-12 else math.inf

@@ -163,7 +163,7 @@ def on_noise(output: Output, tested: Attempt) -> OnNoise:
         beyond = [
             part.values.mean().item()
             for part in kind.excess(output.attack, tested._replace(result=result))
-            if not part.values.mean().item() <= NOISE_AT_MOST + 3 * _standard_error(part)
+            if not part.values.mean().item() <= NOISE_AT_MOST + 3 * standard_error(part)
         ]
         if not beyond:
             return OnNoise(None, unique)
@@ -174,7 +174,7 @@ def on_noise(output: Output, tested: Attempt) -> OnNoise:
     )
 
 
-def _standard_error(excess: Excess) -> float:
+def standard_error(excess: Excess) -> float:
     """Return the standard error of the mean of V values, which depend on each other within clusters; at least that of
     independent ones, which is all there is where one cluster holds all targets."""
     centred, clusters = excess.values - excess.values.mean(), excess.clusters

@@ -42,7 +42,7 @@ def _critical_value(shares: tuple[float, ...], tail: float) -> float:
     if np.ptp(weights) < 1e-6 / len(weights):
         return float(student.ppf(1 - tail, len(weights) - 1))
     if len(weights) > MOST_EXACT:
-        return float(student.ppf(1 - tail, _degrees_of_freedom(weights)))
+        return float(student.ppf(1 - tail, degrees_of_freedom(weights)))
     return max(_exact(weights, np.ones_like(weights), tail), _exact(weights, weights.min() / weights, tail))
 
 
@@ -71,7 +71,7 @@ def _positive(eigenvalues: Floats) -> float:
     return 0.5 + float((np.sin(angle) / (_NODES * modulus) * _WEIGHTS).sum()) / math.pi
 
 
-def _degrees_of_freedom(weights: Floats) -> float:
+def degrees_of_freedom(weights: Floats) -> float:
     """Satterthwaite's degrees of freedom of the squared jackknife error of cluster means that vary alike."""
     square = float((weights**2).sum())
     d = (weights / (1 - weights)) ** 2

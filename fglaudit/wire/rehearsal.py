@@ -41,7 +41,7 @@ class _EnoughSentError(Exception):
     """Ends a rehearsal that needs no later round."""
 
 
-class _RehearsedChannel(RecordingChannel):
+class RehearsedChannel(RecordingChannel):
     """Stops after ``last`` rounds; before a message of a later one is made, if the protocol asks whether it is
     wanted. Where ``received`` holds what the server sent in a round, parties get that and not what it sends here."""
 
@@ -63,7 +63,7 @@ class _RehearsedChannel(RecordingChannel):
             raise _EnoughSentError
 
 
-class _UnwatchedChannel(RecordingChannel):
+class UnwatchedChannel(RecordingChannel):
     """Does not compare what becomes of gradients with what is stated: of a shadow model nobody asks that, and it takes
     a third of the time of a private step."""
 
@@ -150,7 +150,7 @@ def _fit(
     protocol = _with_settings(protocol, settings)
     session = _session(protocol, defense, graph) if defended else DefenseSession()
     noise = split(rng, DEFENSE_STREAM) if defended else rng
-    silent = _UnwatchedChannel(session, graph.num_clients, noise)
+    silent = UnwatchedChannel(session, graph.num_clients, noise)
     return protocol.train(graph, silent, rng=rng, device=device)
 
 
@@ -180,7 +180,7 @@ def _rehearse(
     transcript = Transcript()
     parties = None if observer.wire else frozenset(observer.parties)
     keep = Keep(dict.fromkeys(payloads, rounds), parties, len(observer.clients))
-    channel = _RehearsedChannel(session, graph.num_clients, noise, transcript, keep)
+    channel = RehearsedChannel(session, graph.num_clients, noise, transcript, keep)
     channel.last, channel.received = rounds, _first_of_rounds(received)
     with contextlib.suppress(_EnoughSentError):
         rehearsing.train(graph, channel, rng=rng, device=device)

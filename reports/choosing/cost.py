@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 
 from fglaudit.reports.answers import AnswerWord, answers, applies
-from fglaudit.reports.choosing.bought import chance, costs_nothing, gains
+from fglaudit.reports.choosing.accuracy_gains import chance, costs_nothing, gains
 from fglaudit.reports.choosing.choice import Confirmations
 from fglaudit.reports.choosing.options import is_option
 from fglaudit.reports.labels import Labels, place

@@ -1,14 +1,14 @@
 """Protocols that ended far below what the same run reached without any feature message: training may have failed.
 
 Compared are undefended settings with the best of their run that sends no feature, such as the same protocol with 0 hops
-or its local version (:func:`fglaudit.reports.choosing.bought.gains`), on the same seeds and test nodes.
+or its local version (:func:`fglaudit.reports.choosing.accuracy_gains.gains`), on the same seeds and test nodes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fglaudit.reports.choosing.bought import gains
+from fglaudit.reports.choosing.accuracy_gains import gains
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.summary import Setting
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from fglaudit.errors import printable
 from fglaudit.reports.achieved import briefly
 from fglaudit.reports.answers import Answer, AnswerWord
-from fglaudit.reports.choosing.bought import accuracy_words, chance, costs_nothing, gains
+from fglaudit.reports.choosing.accuracy_gains import accuracy_words, chance, costs_nothing, gains
 from fglaudit.reports.choosing.controls import Bought
 from fglaudit.reports.choosing.options import is_option
 from fglaudit.reports.labels import Labels
@@ -45,7 +45,7 @@ class Place:
     Attributes:
         settings: those that could be run.
         answers: about them.
-        bought: what settings bought over what costs nothing, see :func:`fglaudit.reports.choosing.bought.gains`.
+        bought: over what costs nothing, see :func:`fglaudit.reports.choosing.accuracy_gains.gains`.
     """
 
     settings: Sequence[Setting]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from fglaudit import __version__
 from fglaudit.reports.answers import applies
-from fglaudit.reports.choosing.bought import accuracy_words
+from fglaudit.reports.choosing.accuracy_gains import accuracy_words
 from fglaudit.reports.formats.pages import Failure, ObserverCell, Row, Section, failures
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import FEATURES

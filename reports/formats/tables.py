@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from fglaudit.execution.folder.csv_files import csv_text
 from fglaudit.finding import Status
-from fglaudit.reports.choosing.bought import chance, gains
+from fglaudit.reports.choosing.accuracy_gains import chance, gains
 from fglaudit.reports.choosing.controls import Bought
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import Leak, mean, sd

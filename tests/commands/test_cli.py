@@ -15,7 +15,7 @@ import pytest
 
 from fglaudit import __version__, registry
 from fglaudit.cli import main
-from fglaudit.commands.run import _resumable
+from fglaudit.commands.run import resumable
 from fglaudit.errors import FglauditError
 from fglaudit.files.own import write_atomic
 from fglaudit.suite.embedded import embedded
@@ -308,11 +308,11 @@ def test_a_disk_that_fills_up_during_a_run_says_that_finished_cells_stay(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(FglauditError, match=r"make room on the disk.* another --out$"), _resumable(tmp_path):
+    with pytest.raises(FglauditError, match=r"make room on the disk.* another --out$"), resumable(tmp_path):
         write_atomic(tmp_path / "findings.csv", "")
     (tmp_path / "cells").mkdir()
     (tmp_path / "cells" / "0123456789abcdef.json").touch()
-    with pytest.raises(FglauditError, match=r"finished cells are kept in .* the same command"), _resumable(tmp_path):
+    with pytest.raises(FglauditError, match=r"finished cells are kept in .* the same command"), resumable(tmp_path):
         write_atomic(tmp_path / "findings.csv", "")
 
 

@@ -15,7 +15,7 @@ from fglaudit.cli import main
 from fglaudit.execution.exit_code import ExitCode, combined, refuted, troubles
 from fglaudit.execution.folder.stored_record import record_text
 from fglaudit.execution.folder.stored_run import read_stored
-from fglaudit.execution.saved import _told_by_run
+from fglaudit.execution.saved import told_by_run
 from fglaudit.finding import CellRecord, Status
 from fglaudit.guarantees import Verdict, Word
 from fglaudit.observers import ObserverSpec
@@ -111,10 +111,10 @@ def test_an_attack_on_a_saved_run_has_the_runs_answer_where_it_asks_the_same() -
     row = replace(cell.findings[0], observer="server", observer_knowledge="", attack="maximum-a-posteriori")
     described = json.loads(json.dumps({"observers": [describe(server)], "attacks": [describe(attack)]}))
     record = replace(cell, findings=(replace(row, succeeds_weakened="yes"),), description=described)
-    assert _told_by_run(record, [server], [attack]) == {("server", "", "maximum-a-posteriori"): "yes"}
-    assert _told_by_run(record, [replace(server, topology=True)], [attack]) == {}
-    assert _told_by_run(record, [server], [replace(attack, rounds=3)]) == {}
-    assert _told_by_run(None, [server], [attack]) == {}
+    assert told_by_run(record, [server], [attack]) == {("server", "", "maximum-a-posteriori"): "yes"}
+    assert told_by_run(record, [replace(server, topology=True)], [attack]) == {}
+    assert told_by_run(record, [server], [replace(attack, rounds=3)]) == {}
+    assert told_by_run(None, [server], [attack]) == {}
 
 
 def test_a_saved_runs_plugin_files_need_trust_and_must_be_those_of_the_run(

@@ -16,7 +16,7 @@ from fglaudit.interfaces import Inference
 from fglaudit.payloads import SERVER
 from fglaudit.quantities import Attempt
 from fglaudit.quantities.base import Comparison, Question
-from fglaudit.quantities.nodes.norms import _of_others
+from fglaudit.quantities.nodes.norms import of_others
 from fglaudit.rng import derive
 from fglaudit.view import Observer
 
@@ -54,15 +54,15 @@ def test_what_others_have_is_told_without_the_node_itself() -> None:
     for draw in range(30):
         truth = norms(draw)[:7]
         question = Question(torch.arange(7), truth, torch.zeros(7, dtype=torch.long))
-        found = _of_others(question)
+        found = of_others(question)
         for place in range(7):
             rest = torch.cat([truth[:place], truth[place + 1 :]])
             counts = {value: int((rest == value).sum()) for value in rest.tolist()}
             assert counts[float(found[place])] == max(counts.values())
-        mean = _of_others(dataclasses.replace(question, graded=True))
+        mean = of_others(dataclasses.replace(question, graded=True))
         torch.testing.assert_close(mean, torch.stack([truth[torch.arange(7) != place].mean() for place in range(7)]))
     alike = Question(torch.arange(3), torch.full((3,), 5.0), torch.zeros(3, dtype=torch.long))
-    assert _of_others(alike).tolist() == [5.0] * 3
+    assert of_others(alike).tolist() == [5.0] * 3
 
 
 @pytest.mark.parametrize("observer", [SERVER_ALONE, KNOWING])

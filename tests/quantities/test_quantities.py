@@ -19,7 +19,7 @@ from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.quantities import QUANTITIES, Attempt, ObserverTruth, Question, quantity
 from fglaudit.quantities.base import ALL_ROWS_KNOWN
-from fglaudit.quantities.nodes.edges import _likely_pairs
+from fglaudit.quantities.nodes.edges import likely_pairs
 from fglaudit.quantities.ranking import found_at, placements
 from fglaudit.recording import Recording
 from fglaudit.rng import derive
@@ -224,10 +224,10 @@ def test_even_shares_are_no_more_than_a_guess_where_training_nodes_are_drawn_per
 
 def test_likely_pairs_in_blocks_are_those_of_the_whole_product() -> None:
     rows = torch.randn(2500, 20, dtype=torch.double, generator=derive(0, "rows"))
-    pairs, products = _likely_pairs(rows)
+    pairs, products = likely_pairs(rows)
     first, second = torch.triu_indices(2500, 2500, offset=1)
     whole = (rows @ rows.T)[first, second]
     order = torch.argsort(pairs[:, 0] * 2500 + pairs[:, 1])
     assert torch.equal(pairs[order], torch.stack([first, second], 1)[whole > 0])
     assert torch.allclose(products[order], whole[whole > 0])
-    assert torch.allclose(_likely_pairs(rows, 1000)[1].sort().values, whole.topk(1000).values.flip(0))
+    assert torch.allclose(likely_pairs(rows, 1000)[1].sort().values, whole.topk(1000).values.flip(0))

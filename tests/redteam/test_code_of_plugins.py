@@ -18,8 +18,8 @@ from fglaudit.errors import FglauditError
 from fglaudit.guarantees import Outcome, Word
 from fglaudit.interfaces import Defense
 from fglaudit.payloads import NeighborSums
-from fglaudit.plugins.unaltered import altered, functions
-from fglaudit.plugins.watched import watched
+from fglaudit.plugins.audit_events import watched
+from fglaudit.plugins.monkeypatch_guard import altered, functions
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.recording import record_training
 from fglaudit.testing import example_graph, record

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from fglaudit.cli import app
 from fglaudit.errors import FglauditError
 from fglaudit.finding import CellRecord, Status
-from fglaudit.reports.compare import Change, _beyond, _by_intervals, compare_folders
+from fglaudit.reports.compare import Change, beyond_spread, by_intervals, compare_folders
 from fglaudit.reports.formats.comparison import comparison_text
 from fglaudit.scoring.clusters import Interval
 from fglaudit.scoring.metrics import metric_interval, read_clusters
@@ -90,13 +90,14 @@ def test_accuracies_that_do_not_differ_are_seldom_told_apart() -> None:
     for seeds in (2, 3, 5):
         for paired in (True, False):
             told = sum(
-                _beyond(*([rng.gauss(0, 1) for _ in range(seeds)] for _ in range(2)), paired=paired) is not Change.NOISE
+                beyond_spread(*([rng.gauss(0, 1) for _ in range(seeds)] for _ in range(2)), paired=paired)
+                is not Change.NOISE
                 for _ in range(1000)
             )
             assert told <= 75, (seeds, paired, told)
-    assert _beyond([0.7, 0.71, 0.72], [0.6, 0.61, 0.62], paired=True) is Change.WORSE
-    assert _beyond([0.7, 0.71, 0.72], [0.6, 0.61, 0.62], paired=False) is Change.WORSE
-    assert _beyond([0.7], [0.6], paired=True) is Change.NOISE
+    assert beyond_spread([0.7, 0.71, 0.72], [0.6, 0.61, 0.62], paired=True) is Change.WORSE
+    assert beyond_spread([0.7, 0.71, 0.72], [0.6, 0.61, 0.62], paired=False) is Change.WORSE
+    assert beyond_spread([0.7], [0.6], paired=True) is Change.NOISE
 
 
 def test_being_worse_than_a_guess_in_another_way_is_no_change() -> None:
@@ -106,9 +107,9 @@ def test_being_worse_than_a_guess_in_another_way_is_no_change() -> None:
         return Interval((low + high) / 2, low, high, "cluster jackknife", 15)
 
     for one, other in ((between(-0.13, -0.11), between(-0.09, -0.07)), (between(-0.3, -0.2), between(-0.1, 0.01))):
-        assert _by_intervals(one, other) is _by_intervals(other, one) is Change.NOISE
-    assert _by_intervals(between(-0.1, 0.01), between(0.02, 0.03)) is Change.WORSE
-    assert _by_intervals(between(0.02, 0.03), between(-0.3, -0.2)) is Change.BETTER
+        assert by_intervals(one, other) is by_intervals(other, one) is Change.NOISE
+    assert by_intervals(between(-0.1, 0.01), between(0.02, 0.03)) is Change.WORSE
+    assert by_intervals(between(0.02, 0.03), between(-0.3, -0.2)) is Change.BETTER
 
 
 @pytest.mark.parametrize("seeds", [2, 5, 10])
@@ -119,7 +120,7 @@ def test_of_many_settings_that_do_not_differ_none_is_told_apart_in_most_runs(see
 
     def told(*, paired: bool) -> bool:
         pairs = [[[rng.gauss(0, 1) for _ in range(seeds)] for _ in range(2)] for _ in range(settings)]
-        return any(_beyond(*pair, paired=paired, settings=settings) is not Change.NOISE for pair in pairs)
+        return any(beyond_spread(*pair, paired=paired, settings=settings) is not Change.NOISE for pair in pairs)
 
     for paired in (True, False):
         assert sum(told(paired=paired) for _ in range(runs)) <= 0.08 * runs

@@ -8,7 +8,7 @@ from scipy.stats import betabinom
 
 from fglaudit.scoring.beta_binomial import BetaBinomialTotal, log_no_hit
 from fglaudit.scoring.clusters import PairedClusters
-from fglaudit.scoring.one_client import _at_least, _each_at_least, one_client_p_value
+from fglaudit.scoring.one_client import chance_at_least, chance_each_at_least, one_client_p_value
 from fglaudit.scoring.rates import CORRELATION, clusters_like, clusters_needed, seeds_needed
 
 
@@ -66,5 +66,5 @@ def test_each_client_at_one_rate_is_the_beta_binomial_law() -> None:
     sizes, hits = np.array([7, 0, 12, 12, 30]), np.array([3, 0, -4, 12, 1])
     a, b = 0.2 * (1 - CORRELATION) / CORRELATION, 0.8 * (1 - CORRELATION) / CORRELATION
     plain = [1.0 if h < 1 else betabinom(n, a, b).sf(h - 1) for n, h in zip(sizes, hits, strict=True)]
-    assert _each_at_least(sizes, hits, 0.2) == pytest.approx(plain, rel=1e-9)
-    assert [_at_least(n, h, np.array([0.2]))[0] for n, h in zip(sizes, hits, strict=True)] == pytest.approx(plain)
+    assert chance_each_at_least(sizes, hits, 0.2) == pytest.approx(plain, rel=1e-9)
+    assert [chance_at_least(n, h, np.array([0.2]))[0] for n, h in zip(sizes, hits, strict=True)] == pytest.approx(plain)

@@ -21,7 +21,7 @@ from fglaudit.rng import derive
 from fglaudit.scoring.clusters import PairedClusters
 from fglaudit.scoring.metrics import clusters_of, metric_interval, read_clusters
 from fglaudit.scoring.scores import GAINED, LOST, jackknife_error
-from fglaudit.scoring.selftest import _standard_error
+from fglaudit.scoring.selftest import standard_error
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def test_the_errors_of_self_tests_count_negatives() -> None:
     values, found = placements(drawn.positive, drawn.negative), drawn.sides()[0]
     found = found._replace(clusters=300 + torch.arange(80))
     expected = (values.var().item() / 300 + found.values.var().item() / 80) ** 0.5
-    assert _standard_error(Excess(values, torch.arange(300), found)) == pytest.approx(expected, rel=0.01)
+    assert standard_error(Excess(values, torch.arange(300), found)) == pytest.approx(expected, rel=0.01)
 
 
 @pytest.mark.parametrize(("positives", "negatives", "shift"), [(1000, 30, 0.0), (500, 100, 0.0), (800, 60, 0.5)])

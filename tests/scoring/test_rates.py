@@ -16,12 +16,12 @@ from fglaudit.scoring.beta_binomial import rate_high, rate_low
 from fglaudit.scoring.clusters import TAIL, Floats, PairedClusters
 from fglaudit.scoring.rates import (
     CORRELATION,
-    _ratio_high,
-    _ratio_low,
     advantage_exceeds_zero,
     advantage_interval,
     clusters_needed,
     rate_limits,
+    ratio_high,
+    ratio_low,
     seeds_needed,
 )
 
@@ -107,7 +107,7 @@ def test_limits_of_a_ratio_solve_their_equation(
     def excess(r: float, a_end: float, b_end: float) -> float:
         return (a - r * b) ** 2 - (a - a_end) ** 2 - r**2 * (b - b_end) ** 2
 
-    low, high = _ratio_low(a, a_low, b, b_high), _ratio_high(a, a_high, b, b_low)
+    low, high = ratio_low(a, a_low, b, b_high), ratio_high(a, a_high, b, b_low)
     expected = brentq(excess, a / b, 100, args=(a_high, b_low))
     assert high == pytest.approx(expected)
     assert low == pytest.approx(brentq(excess, 0, a / b, args=(a_low, b_high)) if a else 0.0, abs=1e-9)

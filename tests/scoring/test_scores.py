@@ -9,7 +9,7 @@ from scipy.stats import t as student
 from fglaudit.scoring.clusters import Floats, PairedClusters
 from fglaudit.scoring.rates import advantage_interval
 from fglaudit.scoring.scores import jackknife_error, score_advantage_interval
-from fglaudit.scoring.studentized import _degrees_of_freedom, critical_value
+from fglaudit.scoring.studentized import critical_value, degrees_of_freedom
 
 UNEVEN = np.array([64.0, 32, 21, 16, 13])
 
@@ -49,8 +49,8 @@ def test_degrees_of_freedom_of_many_clusters() -> None:
     weights /= weights.sum()
     a = np.eye(30) - weights
     b = a.T @ np.diag((weights / (1 - weights)) ** 2) @ a
-    assert _degrees_of_freedom(weights) == pytest.approx(np.trace(b) ** 2 / np.trace(b @ b))
-    assert _degrees_of_freedom(np.full(40, 1 / 40)) == pytest.approx(39)
+    assert degrees_of_freedom(weights) == pytest.approx(np.trace(b) ** 2 / np.trace(b @ b))
+    assert degrees_of_freedom(np.full(40, 1 / 40)) == pytest.approx(39)
 
 
 def test_the_error_is_the_jackknifes() -> None:

@@ -20,11 +20,11 @@ from fglaudit.testing import CPU, example_graph, record
 from fglaudit.view import Observer
 from fglaudit.wire.channel import RecordingChannel
 from fglaudit.wire.observing import call_replay, repeated_draws
-from fglaudit.wire.rehearsal import _RehearsedChannel, _UnwatchedChannel, rehearsal
+from fglaudit.wire.rehearsal import RehearsedChannel, UnwatchedChannel, rehearsal
 
 PROTOCOL, DEFENSE = FedGCN(hops=1, rounds=1), Gaussian(epsilon=2.0)
 COUNTED = record(PROTOCOL, example_graph(), DEFENSE).channel.counted
-UNJUDGED: tuple[type[RecordingChannel], ...] = (whole_training._Listening, _RehearsedChannel, _UnwatchedChannel)
+UNJUDGED: tuple[type[RecordingChannel], ...] = (whole_training._Listening, RehearsedChannel, UnwatchedChannel)
 
 
 @pytest.fixture

@@ -189,8 +189,8 @@ def test_damaged_transcripts_name_the_file(tmp_path: Path) -> None:
         Transcript.load(tmp_path)
 
 
-def recorded(**options: Any) -> Recording:
-    return record_training(example_graph(), FedGCN(hops=1, rounds=1), NoDefense(), **options)[0]
+def recorded(keep: Kept | None = None) -> Recording:
+    return record_training(example_graph(), FedGCN(hops=1, rounds=1), NoDefense(), keep=keep)[0]
 
 
 def test_side_knowledge_is_only_what_was_stated() -> None:
@@ -215,7 +215,7 @@ def test_auxiliary_rows_depend_on_the_seed_alone() -> None:
 
 
 def test_what_was_not_kept_is_named_with_the_fix() -> None:
-    recording = recorded(clients=(0,), fractions=(0.25,))
+    recording = recorded(Kept(clients=(0,), fractions=(0.25,)))
     assert len(recording.view(Observer(parties=(0,), auxiliary=0.25)).auxiliary.nodes) == 15
     with pytest.raises(FglauditError, match=r"client:2 is not.*record: all"):
         recording.view(Observer(parties=(0, 2)))

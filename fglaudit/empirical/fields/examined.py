@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import torch
 
 from fglaudit.context import Context
+from fglaudit.empirical.adjacency import Statements
 from fglaudit.empirical.fields.forced_replay import Held, Reach, Trace, replay
 from fglaudit.empirical.fields.moves import Moves, Sent, largest_step, moves
 from fglaudit.empirical.replays.replaced import PAIRS, Replaced, relabelled, replaced_records, taken_away
@@ -105,8 +106,7 @@ def examined(
     graph: FederatedGraph,
     defense: Defense,
     context: Context,
-    facts: Sequence[Fact],
-    promise: Guarantee,
+    stated: Statements,
     accounted: Accounted | str,
     *,
     counted: Counted | None = None,
@@ -119,6 +119,7 @@ def examined(
     Args:
         counted: on the wire of the run, every kind of message of which the replays are to reach.
     """
+    facts, promise = stated
     reach = Reach.of(counted or Counted())
 
     def again(world: FederatedGraph, draws: str = "A", forced: Trace | None = None) -> Trace:

@@ -52,7 +52,7 @@ class Edges(InferredQuantity):
             return Inference(self.name, torch.empty(0, 2, dtype=torch.long), torch.empty(0, dtype=torch.double))
         rows = known.x.double() - known.x.double().mean(0)
         rows = rows / rows.norm(dim=1, keepdim=True).clamp(min=1e-12)
-        pairs, cosine = _likely_pairs(rows)
+        pairs, cosine = likely_pairs(rows)
         return Inference(self.name, known.nodes[pairs], cosine)
 
     def planted(self, planted: Planted) -> Question:
@@ -92,7 +92,7 @@ class Edges(InferredQuantity):
         return Scores(values, question.clusters, columns)
 
 
-def _likely_pairs(rows: Tensor, most: int = _MOST_PAIRS) -> tuple[Tensor, Tensor]:
+def likely_pairs(rows: Tensor, most: int = _MOST_PAIRS) -> tuple[Tensor, Tensor]:
     """Return the pairs of ``rows`` [R, F] with a positive product, places [P, 2] and products [P]; the ``most`` largest
     where there are more."""
     found, products = torch.empty(0, 2, dtype=torch.long), rows.new_empty(0)

@@ -72,7 +72,7 @@ class _Norms(InferredQuantity):
         constant = known.mode().values[None] if len(known) else torch.tensor([0.0, 1.0], dtype=torch.double)
         numbers = [number.expand(len(guess.subjects)) for number in constant]
         if len(known) == 0 and len(question.truth) > 1:
-            numbers.append(_of_others(question))
+            numbers.append(of_others(question))
         others = [Inference(self.name, guess.subjects, estimate) for estimate in numbers]
 
         def right(each: Inference) -> float:
@@ -92,7 +92,7 @@ class _Norms(InferredQuantity):
         return Scores(ratio, question.clusters, columns)
 
 
-def _of_others(question: Question) -> Tensor:
+def of_others(question: Question) -> Tensor:
     """Return of every subject what the other ones have most often [S], several at least; their mean where near misses
     count."""
     truth = question.truth

@@ -42,12 +42,12 @@ from fglaudit.facts.residuals import Shape
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import SERVER, MessageBatch, Payload, is_repeated
+from fglaudit.wire.observing.access_tracking import ACROSS, ReadGraphs
 from fglaudit.wire.observing.compared_values import ComparedValues, applied
 from fglaudit.wire.observing.decryption_checks import pair_codes
 from fglaudit.wire.observing.foreign import is_foreign
 from fglaudit.wire.observing.last_received import LastReceived
 from fglaudit.wire.observing.merged_values import merges
-from fglaudit.wire.observing.noted_graph import ACROSS, ReadGraphs
 from fglaudit.wire.observing.observed_graph import EDGE_FIELDS, changed_edges, changed_groups, same
 from fglaudit.wire.observing.observed_seals import strange_seal
 from fglaudit.wire.observing.stated import Stated, one_message

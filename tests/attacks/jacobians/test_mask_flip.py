@@ -21,7 +21,7 @@ from fglaudit.attacks.jacobians.known_propagation import known_propagation
 from fglaudit.attacks.jacobians.lone_rows import Population
 from fglaudit.attacks.jacobians.mask_flip import MaskFlip
 from fglaudit.attacks.jacobians.mixture_rows import MixtureRows, recover_rows
-from fglaudit.attacks.jacobians.switched_sums import _candidates
+from fglaudit.attacks.jacobians.switched_sums import candidate_sums
 from fglaudit.attacks.jacobians.weighted_rows import name_rows
 from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task
 from fglaudit.defenses.noise.clipping import Clipping
@@ -288,7 +288,7 @@ def test_differences_of_discrete_rows_with_as_many_entries_are_merged() -> None:
     rng = derive(0, "rows")
     rows = torch.tensor([[1.0, 1, 0, 0, 1, 0], [1, 0, 1, 0, 0, 1], [0, 1, 0, 1, 1, 0], [0, 0, 1, 1, 0, 1]])
     shown = rows.repeat(40, 1)[torch.randperm(160, generator=rng)] * torch.rand(160, 1, generator=rng).sub(0.5).sign()
-    found = _candidates(shown, torch.full((160,), 1e-6), torch.zeros(160, dtype=torch.long))
+    found = candidate_sums(shown, torch.full((160,), 1e-6), torch.zeros(160, dtype=torch.long))
     assert found.count.tolist() == [40] * 4
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fglaudit.attacks.jacobians.encoder import global_models
 from fglaudit.attacks.jacobians.jacobian_reading import JacobianReading
-from fglaudit.attacks.jacobians.planting import _most_nodes, plant_encoder_run
+from fglaudit.attacks.jacobians.planting import most_nodes, plant_encoder_run
 from fglaudit.datasets.csbm_tasks import CsbmTask, draw_task
 from fglaudit.graph import FeatureKind, federate
 from fglaudit.interfaces import Planted
@@ -99,7 +99,7 @@ def test_few_features_leave_a_plain_leak_plain(features: int) -> None:
 def test_wide_rows_are_planted_at_fewer_nodes(jacobians: bool) -> None:
     """At 2000 features a self-test took many minutes: it grows with the square of them, or the cube."""
     view = record(GFLAPPNP(rounds=2, hidden=8), node_graph()).view(Observer((SERVER,)))
-    narrow, wide = (_most_nodes(_with_features(view, count), jacobians) for count in (16, 20_000))
+    narrow, wide = (most_nodes(_with_features(view, count), jacobians) for count in (16, 20_000))
     assert narrow > wide >= 4
 
 

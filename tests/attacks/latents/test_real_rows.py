@@ -13,7 +13,7 @@ from fglaudit.attacks.latents.latent_labels import LatentLabels
 from fglaudit.attacks.latents.matching_pursuit import matching_pursuit
 from fglaudit.attacks.latents.optimizer_replay import UserOptimizer
 from fglaudit.attacks.latents.sparse_recovery import SparseRecovery
-from fglaudit.attacks.latents.weight_difference import UserStep, WeightDifference, _sign_bounds
+from fglaudit.attacks.latents.weight_difference import UserStep, WeightDifference, sign_bounds
 from fglaudit.finding import Finding, Status
 from fglaudit.graph import FeatureKind
 from fglaudit.observers import ObserverSpec
@@ -80,7 +80,7 @@ def test_bounds_from_signs_hold_the_entries() -> None:
     rows[:, 0] = 0
     optimizer = UserOptimizer(adam=True, learning_rate=0.1, weight_decay=0.01)
     after = before - 0.1 * (rows[..., None] * slope[:, None] + 0.01 * before).sign()
-    low, high = _sign_bounds(UserStep(before, after, slope, optimizer, False, 0.0))
+    low, high = sign_bounds(UserStep(before, after, slope, optimizer, False, 0.0))
     assert bool(((low <= rows) & (rows <= high)).all())
     assert bool((low[:, 0] < 0).all()) and bool((high[:, 0] > 0).all())
     assert bool(((low > 0) == (rows > 0))[:, 1:].float().mean() > 0.8)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import one_hot
 
-from fglaudit.attacks.updates.adam_shares import AdamShares, Moves, _shares
+from fglaudit.attacks.updates.adam_shares import AdamShares, Moves, shares_of_steps
 from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Defense, FederatedProtocol, Inference
@@ -73,11 +73,11 @@ def test_units_of_either_sign_say_the_same_and_noise_says_nothing() -> None:
     up = torch.tensor([[1.0, -1, -1], [-1, 1, -1]]).double()
     sign = torch.rand(40, 1, generator=rng).sub(0.5).sign().double()
     clients, units = torch.arange(2), up.unsqueeze(1).expand(-1, 40, -1)
-    plain, turned = (_shares(Moves(clients, part, up, 0.0), known) for part in (units, sign * units))
+    plain, turned = (shares_of_steps(Moves(clients, part, up, 0.0), known) for part in (units, sign * units))
     torch.testing.assert_close(plain, turned)
     assert bool((plain.argmax(1) == torch.tensor([0, 1])).all())
     drowned = Moves(clients, 100 * torch.randn(units.shape, generator=rng).double(), up, 1e4)
-    assert bool((_shares(drowned, known).argmax(1) == 0).all()), "what is known beforehand is left"
+    assert bool((shares_of_steps(drowned, known).argmax(1) == 0).all()), "what is known beforehand is left"
 
 
 def test_the_less_units_agree_with_biases_the_more_even_classes_are() -> None:
@@ -86,7 +86,9 @@ def test_the_less_units_agree_with_biases_the_more_even_classes_are() -> None:
     up = torch.tensor([[1.0, -1, -1]]).double()
     alike = up.unsqueeze(1).expand(1, 300, 3)
     apart = torch.where(torch.rand(1, 300, 1, generator=rng) < 0.05, alike, torch.rand(1, 300, 3, generator=rng) - 0.5)
-    one, other = (_shares(Moves(torch.arange(1), part, up, 0.0), known) for part in (alike, apart.sign().double()))
+    one, other = (
+        shares_of_steps(Moves(torch.arange(1), part, up, 0.0), known) for part in (alike, apart.sign().double())
+    )
     assert float(one[0, 0]) > 0.9
     assert float(other[0, 0]) < 0.75, "0.95 where how much they agree is not asked"
 

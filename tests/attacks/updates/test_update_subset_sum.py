@@ -11,7 +11,7 @@ import torch
 
 from fglaudit.attacking import run_attacks
 from fglaudit.attacks.updates import sum_terms as module
-from fglaudit.attacks.updates.sum_terms import _bounded_sums, sum_terms
+from fglaudit.attacks.updates.sum_terms import bounded_sums, sum_terms
 from fglaudit.attacks.updates.update_subset_sum import UpdateSubsetSum
 from fglaudit.defenses.training.dp_fedavg import DpFedAvg
 from fglaudit.finding import Finding
@@ -118,7 +118,7 @@ def test_graphs_of_few_features_break_no_self_test(features: int) -> None:
 
 def test_all_bounded_sums_are_found_with_what_they_are_made_of() -> None:
     parts, most, limit = np.array([0.2, 0.31, 0.5]), np.array([2, 1, 3]), 1.05
-    sums = _bounded_sums(parts, most, limit)
+    sums = bounded_sums(parts, most, limit)
     wanted = [c for c in itertools.product(range(3), range(2), range(4)) if float(np.dot(c, parts)) <= limit]
     found = sums.counts(np.arange(len(sums.totals)), 3)
     assert sorted(map(tuple, found.tolist())) == sorted(wanted)
@@ -131,7 +131,7 @@ def test_of_too_many_sums_those_of_few_terms_are_kept(most_sums: int, monkeypatc
     monkeypatch.setattr(module, "_MOST_SUMS", most_sums)
     parts, most = np.array([0.2, 0.21, 0.3, 0.34]), np.array([3, 2, 3, 3])
     terms = np.array([sum(c) for c in itertools.product(*(range(m + 1) for m in most))])
-    sums = module._bounded_sums(parts, most, 99.0)
+    sums = module.bounded_sums(parts, most, 99.0)
     allowed = [t for t in (int(most.sum()), 6, 5, 4, 3) if (terms <= t).sum() <= most_sums]
     assert len(sums.totals) == (terms <= (allowed or [2])[0]).sum()
     assert sums.counts(np.arange(len(sums.totals)), 4).sum(1).max() == (allowed or [2])[0]

@@ -10,7 +10,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.he.bfv import PARAMETERS, Bfv
 from fglaudit.he.ckks import PRODUCTS, SUMS, Ckks
 from fglaudit.he.fixed_point import WIDTHS, FixedPoint, pack, per_slot, unpack
-from fglaudit.he.keys import ClientKeys, Parameters, PublicContext, _from_bytes, seal, to_bytes
+from fglaudit.he.keys import ClientKeys, Parameters, PublicContext, from_bytes, seal, to_bytes
 from fglaudit.he.layout import Layout
 from fglaudit.he.packed_rows import PackedRows, seal_rows
 from fglaudit.sealing import sealed_tensor
@@ -91,7 +91,7 @@ def test_what_the_server_holds_does_not_decrypt() -> None:
 
 
 def _load(thing: object, blob: bytes, server: PublicContext) -> None:
-    _from_bytes(thing, blob, server.context)
+    from_bytes(thing, blob, server.context)
 
 
 def _guessed_keys(server: PublicContext, shipped: list[bytes]) -> list[object]:

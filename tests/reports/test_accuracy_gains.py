@@ -17,7 +17,7 @@ from rich.console import Console
 
 from fglaudit.finding import CellRecord
 from fglaudit.guarantees import FieldState, Protection, Verdict, Word
-from fglaudit.reports.choosing.bought import accuracy_words, costs_nothing, gains, spent
+from fglaudit.reports.choosing.accuracy_gains import accuracy_words, costs_nothing, gains, spent
 from fglaudit.reports.choosing.underperforming import underperforming
 from fglaudit.reports.formats.console import print_answers
 from fglaudit.reports.labels import Labels

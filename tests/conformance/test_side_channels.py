@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fglaudit.conformance.overlisted_rows import overlisted
-from fglaudit.conformance.past_channel import KeptMessages
+from fglaudit.conformance.side_channels import KeptMessages
 from fglaudit.conformance.unlisted_rows import unlisted
 from fglaudit.context import Uploads
 from fglaudit.graph import ClientGraph, FederatedGraph
