@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from operator import le
 
-from fglaudit.finding import Finding, Status
+from fglaudit.finding import OTHERS, Finding, Status
 from fglaudit.quantities.base import UNINFORMATIVE
 from fglaudit.reports.attack_quantity import FEATURES as FEATURES
 from fglaudit.reports.attack_quantity import attack_quantity
@@ -267,7 +267,8 @@ def judged(leaks: Sequence[Leak]) -> tuple[Leak, ...]:
 
     Attacks of one observer on one quantity are corrected for their number (Holm), over the mean and over single clients
     alike, each with 0.025 for a false alarm: in a setting where nothing leaks at most 0.05 of an observer's verdicts on
-    a quantity are wrong, and one in a thousand by rows that one node alone has. Proofs need no statistics.
+    a quantity are wrong, and one in a thousand by rows that one node alone has. Proofs need no statistics; those of
+    another author's attack are its own word.
     """
     found: dict[int, tuple[str, ...]] = {}
     for family in {(leak.observer, leak.quantity): None for leak in leaks}:
@@ -283,7 +284,7 @@ def judged(leaks: Sequence[Leak]) -> tuple[Leak, ...]:
                 for ground, holds in (
                     (MEAN, mean_leaks and (leak.advantage or 0.0) > NEGLIGIBLE),
                     (ONE_CLIENT, client_leaks),
-                    (PROOF, bool(leak.proven)),
+                    (PROOF, bool(leak.proven) and OTHERS not in leak.unadapted),
                     (UNIQUE, leak.dealt_at_random * len(tried) <= LEVEL),
                 )
                 if holds

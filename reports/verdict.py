@@ -123,8 +123,6 @@ def _observer(
     where, worst = found.where, found.worst
     sure = "; ".join(filter(None, (interval_words(worst), parties_words(worst))))
     ground = f"Attack {worst.attack}; {sure}; {labels.setting(where)}, on {place(where)}."
-    if worst.proven and "proven" not in found.headline:
-        ground += f" {percent(worst.proven)} of the rows are proven to be determined, whatever the attack."
     if UNIQUE in worst.grounds and MEAN not in worst.grounds:
         ground += f" {count(worst.unique_exact)} exact rows of one observer are of one node alone; chance deals few."
     strongest = [(s, leak) for s in settings for leak in s.strongest_by_quantity(observer).values()]

@@ -16,7 +16,7 @@ from report_runs import hits_in_clusters as rows
 from fglaudit.execution.folder.plan import Planned
 from fglaudit.execution.folder.stored_run import Manifest
 from fglaudit.files.own import stamped, unstamped
-from fglaudit.finding import CellRecord, Status
+from fglaudit.finding import OTHERS, CellRecord, Status, adapted_column
 from fglaudit.guarantees import FieldState, Protection
 from fglaudit.quantities.base import NO_ROW_REACHES
 from fglaudit.reports.answers import AnswerWord
@@ -108,6 +108,8 @@ def test_proven_rows_are_a_leak_without_any_statistics(tmp_path: Path) -> None:
     found = verdict(tmp_path, cell({"proof": few}, identifiable_rate=0.02))
     assert found.word is AnswerWord.LEAKS and "proven to be determined" in found.headline
     assert leaks_of(tmp_path / "again", cell({"proof": few}, identifiable_rate=0.02))["proof"].grounds == (PROOF,)
+    others = cell({"proof": few}, identifiable_rate=0.02, adapted=adapted_column([OTHERS]))
+    assert leaks_of(tmp_path / "others", others)["proof"].grounds == ()
     broken = cell({"proof": few}, identifiable_rate=0.02, status=Status.BROKEN_ATTACK)
     assert leaks_of(tmp_path / "broken", broken)["proof"].grounds == ()
 
