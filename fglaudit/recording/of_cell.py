@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from fglaudit.errors import FglauditError
-from fglaudit.graph import Graph
+from fglaudit.graph import FederatedGraph, Graph
 from fglaudit.nn.torch_settings import check_torch_settings
 from fglaudit.observers import expand
 from fglaudit.partition import partition_facts
@@ -22,6 +22,16 @@ from fglaudit.wire.channel import Keep
 
 class NotApplicableError(FglauditError):
     """The cell's defense does not serve its protocol; the message is the reason."""
+
+
+def unserved(cell: Cell, graph: FederatedGraph) -> str | None:
+    """Return why ``cell`` is not computed on ``graph``, which its protocol can use: its behaviour, or its defense, does
+    not serve the protocol. None where both do."""
+    if cell.behaviour is not None:
+        if (why := cell.behaviour.unsupported(cell.protocol, graph)) is not None:
+            return why
+        graph = cell.behaviour.claims(graph)
+    return cell.defense.unsupported(cell.protocol.context(graph))
 
 
 def record(
