@@ -23,6 +23,7 @@ from fglaudit.testing.plugin_words import (
     LEAK,
     REFUTED,
     Line,
+    about,
     answer_line,
     answered,
     compared,
@@ -198,5 +199,5 @@ def _protocol(plugin: FederatedProtocol, asked: Sequence[str], quick: bool) -> I
         yield from (Line(f"conformance: {why}", ExitCode.FAILED, why) for why in unchecked(found.records))
     for answer in answered(found):
         if answer.leak is not None or answer.quantity == FEATURES:
-            yield Line(answer_line(answer))
+            yield about(answer, answer_line(answer))
     yield from failures(found.records)

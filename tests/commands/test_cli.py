@@ -277,7 +277,17 @@ def test_list_without_a_kind_counts_them_all(capsys: pytest.CaptureFixture[str])
     assert call("list") == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     kinds = {kind: int(count) for kind, count, *_ in lines}
-    assert list(kinds) == ["protocols", "attacks", "defenses", "payloads", "quantities", "servers", "datasets", "partitions", "suites"]
+    assert list(kinds) == [
+        "protocols",
+        "attacks",
+        "defenses",
+        "payloads",
+        "quantities",
+        "servers",
+        "datasets",
+        "partitions",
+        "suites",
+    ]
     assert kinds["attacks"] == len(registry.names("attack")) and kinds["suites"] == len(embedded())
     assert all(line[2:] == ["fglaudit", "list", line[0]] for line in lines)
 
