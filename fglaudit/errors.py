@@ -64,6 +64,14 @@ def counted(number: int, noun: str, many: str = "") -> str:
     return f"{number} {noun if number == 1 else many or noun + 's'}"
 
 
+def duration(seconds: float) -> str:
+    """Return seconds as people read them, in two digits: they are no more exact than that."""
+    for unit, size in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.2g} {unit}" if seconds < 99 * size else f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.2g} s" if seconds < 99 else f"{seconds:.0f} s"
+
+
 def near_key(keys: Iterable[Any], known: str) -> str:
     """Return the one of ``keys`` that is ``known`` with a slip of the pen, or nothing."""
     texts = [key for key in keys if isinstance(key, str) and key != known]

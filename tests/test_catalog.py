@@ -15,7 +15,7 @@ from typing import get_args
 import pytest
 import yaml
 
-from fglaudit import registry
+from fglaudit import doctor, registry
 from fglaudit.catalog import CATALOG, described, described_class, explain
 from fglaudit.datasets import CsbmOptions, DatasetSpec, fetch
 from fglaudit.datasets.catalog import OGB_SOURCES
@@ -27,6 +27,7 @@ from fglaudit.partition.schemes import Scheme, partition_schemes
 from fglaudit.payloads import Payload
 from fglaudit.plugins.class_source import UnreadableError, class_source
 from fglaudit.quantities import QUANTITIES
+from fglaudit.reports.formats import png
 from fglaudit.reports.wording.names import quantity_name
 from fglaudit.suite.embedded import embedded
 
@@ -208,6 +209,18 @@ def test_doctor_notices_an_optional_package_that_does_not_import(monkeypatch: py
     monkeypatch.setitem(sys.modules, "pymetis", None)
     (found,) = (check for check in examine(torch_too=True) if check.what == "pymetis")
     assert found.state == "missing" and "does not import: ModuleNotFoundError" in found.detail and found.fix
+
+
+def test_doctor_and_reports_agree_on_what_png_figures_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package was there, no font was: reports had no PNG, and the doctor found nothing missing."""
+    monkeypatch.setattr(doctor, "_version", lambda name: "1.0")
+    for lack in (png.Lack("a font, and none is installed", "apt install fonts-dejavu-core"), None):
+        monkeypatch.setattr(png, "lacking", lambda lack=lack: lack)
+        (found,) = (check for check in examine() if check.what == "figures as PNG")
+        assert (found.state == "ok") == (not png.missing()) == (lack is None)
+        assert lack is None or (lack.what in found.detail and lack.fix == found.fix)
+    monkeypatch.setattr(doctor, "_version", lambda name: None)
+    assert "figures as PNG" not in {check.what for check in examine()}, "the line of the package says it"
 
 
 @pytest.mark.parametrize("name", ["cora", "dirichlet", "fedgat", "subset-sum"])

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from fglaudit.datasets import DatasetSpec
 from fglaudit.datasets.size import expected_size, in_words
-from fglaudit.errors import FglauditError, counted
+from fglaudit.errors import FglauditError, counted, duration
 from fglaudit.execution.display import cell_label
 from fglaudit.execution.engines.engine import available_cores
-from fglaudit.execution.forecast.forecast import Forecast, duration, without
+from fglaudit.execution.forecast.forecast import Forecast, without
 from fglaudit.execution.forecast.settings import forecasts
 from fglaudit.execution.preflight import LARGE, DataCheck, check_data
 from fglaudit.graph import FederatedGraph

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from execution_runs import suite
 
+from fglaudit.errors import duration
 from fglaudit.execution import dry_run
 from fglaudit.execution.dry_run import foretold, opened
 from fglaudit.execution.forecast import forecast
 from fglaudit.execution.forecast.costs import AUDITS
-from fglaudit.execution.forecast.forecast import Forecast, duration
+from fglaudit.execution.forecast.forecast import Forecast
 from fglaudit.execution.forecast.probe import Probe, probe
 from fglaudit.execution.forecast.settings import forecasts
 from fglaudit.recording import record
