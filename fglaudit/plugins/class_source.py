@@ -93,8 +93,9 @@ def class_source(module: str, name: str) -> ClassSource:
 def subclasses(module: str, base: str) -> dict[str, ClassSource]:
     """Read the classes that ``module`` imports from its files and that extend the class ``base``, by name."""
     found = {}
-    for node in _tree(module).body:
-        for alias in node.names if isinstance(node, ast.ImportFrom) and node.module and not node.level else ():
+    imports = [node for node in _tree(module).body if isinstance(node, ast.ImportFrom) and not node.level]
+    for node in imports:
+        for alias in node.names:
             home, name = _defined(node.module or "", alias.name)
             try:
                 line = [cls.name for _, cls in _mro(home, name)]
