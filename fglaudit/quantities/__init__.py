@@ -45,17 +45,6 @@ QUANTITIES: Mapping[str, str] = {
 }
 """``module:Class`` of every quantity, by the key that policies and ``findings.csv`` have."""
 
-_BASE = (
-    "Attempt",
-    "Comparison",
-    "InferredQuantity",
-    "ObserverTruth",
-    "Quantity",
-    "Question",
-    "Result",
-    "Scores",
-)
-
 
 @cache
 def quantity(name: str) -> Quantity:
@@ -68,7 +57,7 @@ def quantity(name: str) -> Quantity:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _BASE:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.base"), name)
 
