@@ -15,7 +15,7 @@ import torch
 from fglaudit import registry
 from fglaudit.conformance.of_runs import checked
 from fglaudit.datasets.from_memory import clients_of, content_digest, graph_from
-from fglaudit.datasets.spec import DatasetSpec
+from fglaudit.datasets.spec import DatasetSpec, Split
 from fglaudit.errors import FglauditError, printable, shown
 from fglaudit.execution.run_cell import attacked
 from fglaudit.execution.saved import store_plan, store_record
@@ -128,7 +128,7 @@ def audit(
     clients: int | Sequence[int] | npt.NDArray[Any] | torch.Tensor = 10,
     partition: PartitionSpec | None = None,
     seeds: Sequence[int] = (0,),
-    split: str | None = None,
+    split: Split | None = None,
     device: str = "auto",
     name: str = "graph",
     empirical: bool = True,
@@ -274,7 +274,7 @@ def _audited(cell: Cell, whole: Graph, notes: tuple[str, ...], suite: str, devic
     return attacked(cell, recording, truth, suite=suite, device=device, whole=whole)
 
 
-def _dataset(graph: Any, name: str, split: str | None) -> tuple[DatasetSpec, Graph, tuple[str, ...]]:
+def _dataset(graph: Any, name: str, split: Split | None) -> tuple[DatasetSpec, Graph, tuple[str, ...]]:
     """Return what a cell says of the graph, the graph, and notes on edges that had to be changed; a graph in memory is
     named by the digest of its content."""
     if isinstance(graph, str | Path):

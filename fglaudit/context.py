@@ -8,25 +8,20 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Final, Literal, get_args
 
 from torch import Tensor
 
-from fglaudit.errors import unknown
 from fglaudit.facts import Field
 from fglaudit.payloads import Payload
 
-REPORTING_NODE = "reporting node"
+REPORTING_NODE: Final = "reporting node"
 """The unit of a node in neither the training nor the validation set of any client, whose row enters nothing that is
 sent but its own report."""
 
-UNITS = ("feature", "node", REPORTING_NODE, "edge", "client")
+Unit = Literal["feature", "node", "reporting node", "edge", "client"]
 """What one record can be, of a release and of a guarantee."""
-
-
-def check_unit(defense: str, unit: str) -> None:
-    """Raise :class:`FglauditError` for a ``unit`` that no protocol can state: it would fit no cell of any suite."""
-    if unit not in UNITS:
-        raise unknown(f"unit of {defense}", unit, UNITS)
+UNITS: tuple[Unit, ...] = get_args(Unit)
 
 
 @dataclass(frozen=True)

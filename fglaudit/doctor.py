@@ -64,8 +64,20 @@ def examine(torch_too: bool = False) -> Iterator[Check]:
         if failure:
             detail = f"{version} is installed and does not import: {failure}; needed for {purpose}"
         yield Check(name, "ok" if version and not failure else "missing", detail, fix)
+    yield from _png()
     yield from _devices(torch_too)
     yield from _data()
+
+
+def _png() -> Iterator[Check]:
+    """What figures as PNG need beside their package, as a report finds it."""
+    from fglaudit.reports.formats.png import lacking
+
+    if _version("resvg-py") is None:
+        return  # said above
+    lack = lacking()
+    detail = f"not drawn; needs {lack.what}" if lack else "drawn, with a font"
+    yield Check("figures as PNG", "missing" if lack else "ok", detail, lack.fix if lack else "")
 
 
 def _version(distribution: str) -> str | None:

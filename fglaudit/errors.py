@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 ECHO = 120
@@ -64,6 +64,14 @@ def counted(number: int, noun: str, many: str = "") -> str:
     return f"{number} {noun if number == 1 else many or noun + 's'}"
 
 
+def duration(seconds: float) -> str:
+    """Return seconds as people read them, in two digits: they are no more exact than that."""
+    for unit, size in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.2g} {unit}" if seconds < 99 * size else f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.2g} s" if seconds < 99 else f"{seconds:.0f} s"
+
+
 def near_key(keys: Iterable[Any], known: str) -> str:
     """Return the one of ``keys`` that is ``known`` with a slip of the pen, or nothing."""
     texts = [key for key in keys if isinstance(key, str) and key != known]
@@ -87,16 +95,22 @@ LISTED = 20
 FEW = 5
 
 
-def unknown(kind: str, name: str, known: Iterable[str], elsewhere: str = "") -> FglauditError:
+def unknown(
+    kind: str, name: str, known: Iterable[str], elsewhere: str = "", called: Mapping[str, str] | None = None
+) -> FglauditError:
     """Return the error for an unknown ``name``: it names the nearest known one, and all of them unless they are many.
 
     Papers write FedGCN where a suite has fedgcn, and Python my_name where it has my-name: neither counts as a slip.
 
     Args:
         elsewhere: what prints all known names, where they can be many.
+        called: other words for known names, such as those that reports print: who writes them, or nearly, means these.
     """
     names = sorted(known)
+    words = called or {}
     near = _nearest(name, names)
+    if found := _nearest(name, sorted(words)):
+        near = words[found] if not near or _alike(name, found) > _alike(name, near) else near
     hint = f"; did you mean {near!r}?" if near else ""
     listed, more = names, ""
     if len(names) > LISTED:
@@ -137,6 +151,11 @@ def _nearest(name: str, names: Sequence[str]) -> str:
         return plain[swapped[0]]
     parts = (each for each in plain if min(len(each), len(wanted)) >= PART and (wanted in each or each in wanted))
     return plain.get(min(parts, key=len, default=""), "")
+
+
+def _alike(one: str, other: str) -> float:
+    """Return how much of two names is the same, from 0 to 1."""
+    return difflib.SequenceMatcher(None, _plain(one[:ECHO]), _plain(other)).ratio()
 
 
 def _plain(name: str) -> str:

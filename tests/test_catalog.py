@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
 
-from fglaudit import registry
+from fglaudit import doctor, registry
 from fglaudit.catalog import CATALOG, described, described_class, explain
-from fglaudit.datasets import DatasetSpec, fetch
+from fglaudit.datasets import CsbmOptions, DatasetSpec, fetch
 from fglaudit.datasets.catalog import OGB_SOURCES
 from fglaudit.doctor import cuda_devices, examine
 from fglaudit.errors import FglauditError
+from fglaudit.parties import SERVERS
 from fglaudit.partition import PartitionSpec
+from fglaudit.partition.schemes import Scheme, partition_schemes
+from fglaudit.payloads import Payload
 from fglaudit.plugins.class_source import UnreadableError, class_source
+from fglaudit.quantities import QUANTITIES
+from fglaudit.reports.formats import png
+from fglaudit.reports.wording.names import quantity_name
 from fglaudit.suite.embedded import embedded
 
 
@@ -28,20 +38,119 @@ def test_what_the_source_says_is_what_the_class_says(kind: str) -> None:
         assert described(kind, name) == described_class(registry.load(kind, name)), name
 
 
+def test_words_that_a_field_takes_are_shown() -> None:
+    for name, line in (
+        ("fedgcn", "aggregate: 'normalised' | 'counts' = 'normalised'"),
+        ("cnfgnn", "choice: 'validation' | 'last' = 'last'"),
+        ("gaussian", "unit: 'feature' | 'node' | 'reporting node' | 'edge' | 'client' = 'node'"),
+        ("dp-sgd", "unit: 'node' = 'node'"),
+        ("lira", "variant: 'online' | 'offline' = 'online'"),
+        ("metis", "scheme: 'dirichlet' | 'metis' | "),
+        ("cora", "split: 'public' | 'random' | 'random-shared' = 'public'"),
+    ):
+        assert f"  {line}" in explain(name), name
+
+
+def _with_fields() -> Iterator[tuple[str, type]]:
+    for kind in registry.KINDS:
+        yield from ((name, registry.load(kind, name)) for name in registry.names(kind))
+    for name, target in SERVERS.items():
+        module, _, cls = target.partition(":")
+        yield name, getattr(import_module(module), cls)
+    yield from (("partition", PartitionSpec), ("csbm", CsbmOptions))
+
+
+def test_a_field_of_text_that_takes_certain_words_alone_has_them_in_its_type() -> None:
+    """``show`` printed ``unit: str``: the words were seen by failing alone."""
+    classes = 0
+    for name, cls in _with_fields():
+        values = {f.name: f.default for f in dataclasses.fields(cls) if f.init}
+        if dataclasses.MISSING in values.values():
+            continue
+        classes += 1
+        for field in [f for f in dataclasses.fields(cls) if f.type == "str"]:
+            with contextlib.suppress(FglauditError):
+                cls(**{**values, field.name: "no-such-word"})
+                continue
+            pytest.fail(f"{name}: {field.name} takes certain words alone; its type is to be a Literal of them")
+    assert classes > 100
+
+
+def test_a_plugins_own_words_are_shown_and_checked(tmp_path: Path) -> None:
+    """Of a type with a name, and of one without; a plain ``str`` takes any text."""
+    (tmp_path / "words.py").write_text(
+        "from dataclasses import dataclass\nfrom typing import ClassVar, Literal\n"
+        "from fglaudit.interfaces import Defense, DefenseSession\n"
+        "Strength = Literal['weak', 'strong']\n"
+        "@dataclass(frozen=True)\nclass Mine(Defense):\n    name: ClassVar[str] = 'mine'\n"
+        "    strength: Strength = 'weak'\n    where: Literal['up', 'down'] | None = None\n    text: str = ''\n"
+        "    def bind(self, context):\n        return DefenseSession()\n"
+    )
+    place = f"{tmp_path / 'words.py'}:Mine"
+    shown = explain(place)
+    assert "strength: 'weak' | 'strong' = 'weak'" in shown and "where: 'up' | 'down' | None = None" in shown
+    with pytest.raises(
+        FglauditError, match=r"unknown strength 'strnog'; did you mean 'strong'\? \(known: strong, weak\)"
+    ):
+        registry.build("defense", place, {"strength": "strnog"})
+    with pytest.raises(FglauditError, match="unknown where 'sideways'"):
+        registry.build("defense", place, {"where": "sideways"})
+    with pytest.raises(FglauditError, match="field 'strength' must be 'weak' or 'strong'; got 3"):
+        registry.build("defense", place, {"strength": 3})
+    assert registry.build("defense", place, {"text": "anything", "where": None}).text == "anything"
+
+
+def test_what_is_listed_of_quantities_are_their_keys_with_the_words_of_reports() -> None:
+    listed = CATALOG["quantities"].entries()
+    assert list(listed) == list(QUANTITIES)
+    for key, text in listed.items():
+        assert text.startswith(f'"{quantity_name(key)}" in reports. '), text
+        assert "[S" not in text and "See the module" not in text, text
+    shown = explain("node-owner")
+    assert shown.startswith('quantity node-owner: "clients of nodes" in reports') and "See the module" not in shown
+    assert "inferred by: " in shown and "client-gains" in shown.split("inferred by: ")[1]
+
+
+def test_payloads_are_listed_for_the_fields_that_name_one() -> None:
+    assert set(CATALOG["payloads"].entries()) == {name for name in Payload.registry if _built_in(name)}
+    shown = explain("NeighborSums")
+    assert "sums: " in shown and "sent by: fedgcn" in shown and "subset-sum" in shown.split("read by: ")[1]
+    for name in ("gaussian", "clipping"):
+        assert "PayloadName" in explain(name) and "one of fglaudit list payloads" in explain(name)
+    with pytest.raises(FglauditError, match="all: fglaudit list payloads"):
+        registry.build("defense", "gaussian", {"on": "no-such-word"})
+
+
+def _built_in(payload: str) -> bool:
+    return Payload.registry[payload].__module__.startswith("fglaudit.payloads.")
+
+
+def test_schemes_are_described_by_the_words_that_a_partition_takes() -> None:
+    assert set(get_args(Scheme)) == set(partition_schemes())
+
+
 @pytest.mark.parametrize("cls", [DatasetSpec, PartitionSpec])
 def test_so_do_data_sets_and_partitions(cls: type) -> None:
     found = class_source(cls.__module__, cls.__name__)
     assert [f.name for f in found.fields] == [f.name for f in dataclasses.fields(cls)]
+    assert "Literal" not in repr(found.fields)
     said = [f.default for f in found.fields]
     real = [f.default for f in dataclasses.fields(cls)]
     assert said == ["" if value is dataclasses.MISSING else f" = {value!r}" for value in real]
 
 
 def test_nothing_heavy_is_imported_to_explain_or_examine() -> None:
-    for arguments in (["show", "subset-sum"], ["show", "fedgt"], ["show", "npz"], ["show", "quickstart"], ["doctor"]):
+    """An attack's explanation too; which facts it allows for is asked of the attack itself, and printed after it."""
+    commands = (["fedgt"], ["npz"], ["quickstart"], ["node-owner"], ["NeighborSums"])
+    ran = [["doctor"], ["list", "quantities"], ["list", "payloads"], *(["show", *name] for name in commands)]
+    lines = [
+        *(f"try:\n    main({it!r})\nexcept SystemExit as done:\n    assert not done.code, done.code\n" for it in ran),
+        "print(explain('subset-sum'))\n",
+    ]
+    for line in lines:
         code = (
-            "import sys\nfrom fglaudit.cli import main\n"
-            f"try:\n    main({arguments!r})\nexcept SystemExit as done:\n    assert not done.code, done.code\n"
+            "import sys\nfrom fglaudit.catalog import explain\nfrom fglaudit.cli import main\n"
+            f"{line}"
             "heavy = {'torch', 'pandas', 'scipy', 'sklearn', 'numpy'} & set(sys.modules)\nassert not heavy, heavy\n"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -67,7 +176,7 @@ def test_a_default_that_is_computed_is_asked_of_the_class(tmp_path: Path, monkey
 
 
 def test_listed_texts_are_whole_sentences_without_markup() -> None:
-    for kind in ("protocols", "attacks", "defenses", "suites"):
+    for kind in ("protocols", "attacks", "defenses", "suites", "payloads", "quantities"):
         for name, text in CATALOG[kind].entries().items():
             assert text.endswith("."), (name, text)
             assert ":class:" not in text and "``" not in text, (name, text)
@@ -102,6 +211,18 @@ def test_doctor_notices_an_optional_package_that_does_not_import(monkeypatch: py
     assert found.state == "missing" and "does not import: ModuleNotFoundError" in found.detail and found.fix
 
 
+def test_doctor_and_reports_agree_on_what_png_figures_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package was there, no font was: reports had no PNG, and the doctor found nothing missing."""
+    monkeypatch.setattr(doctor, "_version", lambda name: "1.0")
+    for lack in (png.Lack("a font, and none is installed", "apt install fonts-dejavu-core"), None):
+        monkeypatch.setattr(png, "lacking", lambda lack=lack: lack)
+        (found,) = (check for check in examine() if check.what == "figures as PNG")
+        assert (found.state == "ok") == (not png.missing()) == (lack is None)
+        assert lack is None or (lack.what in found.detail and lack.fix == found.fix)
+    monkeypatch.setattr(doctor, "_version", lambda name: None)
+    assert "figures as PNG" not in {check.what for check in examine()}, "the line of the package says it"
+
+
 @pytest.mark.parametrize("name", ["cora", "dirichlet", "fedgat", "subset-sum"])
 def test_sources_are_found_from_any_folder(name: str, tmp_path: Path) -> None:
     """Where the package is installed for development, a finder of its own knows where it lies, and not the path."""
@@ -133,7 +254,9 @@ def test_fields_inside_a_field_of_a_drawn_data_set_are_shown() -> None:
     assert "in task: {...}" in explain("csbm-dnc") and "in task" not in explain("cora")
 
 
-@pytest.mark.parametrize("name", ["fglaudit", "fglaudit.datasets", "fglaudit.partition"])
+@pytest.mark.parametrize(
+    "name", ["fglaudit", "fglaudit.datasets", "fglaudit.partition", "fglaudit.quantities", "fglaudit.reports"]
+)
 def test_names_that_are_imported_when_asked_for_are_listed(name: str) -> None:
     """``help`` and the completion of shells and notebooks showed none of them. In a process that asked for none yet."""
     listed = f"import {name} as module; print(sorted(set(module.__all__) - set(dir(module))))"

@@ -9,7 +9,7 @@ label is likelier. The score is :mod:`fglaudit.attacks.models.likelihood_ratio`,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 
@@ -24,13 +24,13 @@ from fglaudit.attacks.models.shadow_federations import (
     unknown_models,
     untrainable,
 )
-from fglaudit.errors import FglauditError, require_known
+from fglaudit.errors import FglauditError
 from fglaudit.facts import Fact, Sealed, is_built_in
 from fglaudit.interfaces import Attack, Inference, Planted
 from fglaudit.payloads import ModelUpdate, Payload
 from fglaudit.view import View
 
-VARIANTS = ("online", "offline")
+Variant = Literal["online", "offline"]
 _EACH = 2
 """Fewest shadow models with and without a node: less has no spread."""
 
@@ -56,13 +56,12 @@ class Lira(Attack):
     on_request: ClassVar[bool] = True
 
     shadows: int = 16
-    variant: str = "online"
+    variant: Variant = "online"
     training_share: float = 0.5
     batched: bool = False
     fpr: float | None = None
 
     def __post_init__(self) -> None:
-        require_known(self, variant=VARIANTS)
         check_rates(self.training_share, self.fpr)
         if (least := needed_shadows(self.training_share, _EACH)) > self.shadows:
             raise FglauditError(

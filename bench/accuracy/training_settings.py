@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from fglaudit.datasets import DatasetSpec
+from fglaudit.datasets.spec import Scaling, Split
 from fglaudit.federated.collapse import collapsed
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import DefenseSession
@@ -30,7 +31,7 @@ from fglaudit.wire.channel import RecordingChannel
 DATASETS = ("chameleon", "squirrel", "photo", "computers")
 HOPS = (0, 1, 2)
 ADAM: dict[str, Any] = {"optimizer": "adam", "learning_rate": 0.01}
-SETTINGS: dict[str, tuple[str, dict[str, Any]]] = {
+SETTINGS: dict[str, tuple[Scaling, dict[str, Any]]] = {
     "defaults": ("raw", {}),
     "adam": ("raw", ADAM),
     "adam, row-normalised": ("row-normalised", ADAM),
@@ -58,7 +59,7 @@ def run(results: Path, root: str | None, seeds: int) -> None:
 def measure(dataset: str, hops: int, name: str, seed: int, root: str | None) -> dict[str, object]:
     """Return the values of one training, accuracies in percent."""
     features, fields = SETTINGS[name]
-    split = "random-shared" if dataset in ("photo", "computers") else "public"
+    split: Split = "random-shared" if dataset in ("photo", "computers") else "public"
     spec = DatasetSpec(dataset, root, features, split=split)
     graph = PartitionSpec("dirichlet", clients=10, beta=10000.0).apply(spec.load(), spec, derive(seed, "partition"))
     both: FederatedGraph = dataclasses.replace(

@@ -33,7 +33,7 @@ from fglaudit.he.packed_rows import seal_rows
 from fglaudit.interfaces import Defense, DefenseSession
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import NeighborSums
-from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN, Weights
 from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 from fglaudit.wire.channel import RecordingChannel
@@ -54,6 +54,10 @@ class Case(NamedTuple):
     aggregate: str
     defense: str
     seed: int
+
+    @property
+    def weights(self) -> Weights:
+        return "counts" if self.aggregate == "counts" else "normalised"
 
 
 def cases(seeds: int) -> Iterator[Case]:
@@ -121,7 +125,7 @@ def million(bound: int) -> dict[str, Any]:
 
 def sums(case: Case, graph: FederatedGraph) -> dict[str, Any]:
     """Do everything before the first round, and compare what is delivered with the sum of what was rounded."""
-    protocol, defense = FedGCN(hops=case.hops, aggregate=case.aggregate, rounds=1), DEFENSES[case.defense]
+    protocol, defense = FedGCN(hops=case.hops, aggregate=case.weights, rounds=1), DEFENSES[case.defense]
     context = protocol.context(graph)
     start = time.process_time()
     session = defense.bind(context)
@@ -157,7 +161,7 @@ def reference(case: Case, graph: FederatedGraph, session: DefenseSession) -> tor
 
 def training(case: Case, graph: FederatedGraph) -> dict[str, Any]:
     """Train with the paper's settings, with the random streams that an audit cell of this seed uses."""
-    protocol = FedGCN(hops=case.hops, aggregate=case.aggregate)
+    protocol = FedGCN(hops=case.hops, aggregate=case.weights)
     start = time.process_time()
     session = DEFENSES[case.defense].bind(protocol.context(graph))
     channel = RecordingChannel(session, CLIENTS, derive(case.seed, "defense"))

@@ -32,7 +32,7 @@ from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.nn.gat import unit_ball
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import SERVER, Embeddings, MessageBatch, ModelUpdate, Payload
-from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgat.fedgat import FedGAT, Variant
 from fglaudit.protocols.fedgat.masking import degree_batches, mask_nodes
 from fglaudit.quantities.rows.game import Game, score
 from fglaudit.recording import Kept, record_training
@@ -55,7 +55,7 @@ VALUES = (
     "cpu_seconds",
     "peak_rss_gb",
 )
-RUNS: tuple[tuple[Attack, str, bool], ...] = (
+RUNS: tuple[tuple[Attack, Variant, bool], ...] = (
     (JointDiagonalisation(), "matrix", True),
     (JointDiagonalisation(), "matrix", False),
     (GramPeeling(), "matrix", True),
@@ -116,7 +116,7 @@ def run(results: Path, root: str | None, dataset: str = "cora", clients: int = 1
         print(*(f"{name}={value}" for name, value in row.items()))
 
 
-def measure(graph: FederatedGraph, attack: Attack, variant: str, embeddings: bool) -> dict[str, str]:
+def measure(graph: FederatedGraph, attack: Attack, variant: Variant, embeddings: bool) -> dict[str, str]:
     """Return the figures of one attack, every client in turn, pooled.
 
     Args:

@@ -21,6 +21,7 @@ from fglaudit.guarantees import Outcome
 from fglaudit.interfaces import Defense
 from fglaudit.privacy.accounted import Accounted, Noised
 from fglaudit.privacy.accounting import Relation, compose, epsilon_of, event_of
+from fglaudit.privacy.mechanism import Distribution
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.reproduce.measurements import Table
 
@@ -51,7 +52,7 @@ def run(results: Path, seeds: int) -> None:
             )
 
 
-def _measured(distribution: str, rounds: int, noise: str, seed: int) -> dict[str, object]:
+def _measured(distribution: Distribution, rounds: int, noise: str, seed: int) -> dict[str, object]:
     protocol, graph = NFedGNN(hidden=8, rounds=rounds), users()
     honest = ClippedNoise(mechanism=distribution, epsilon=2.0)
     defense: Defense = honest if noise == "as stated" else Planted(honest, TooSmall)

@@ -30,6 +30,7 @@ from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Attack, DefenseSession, FederatedProtocol
 from fglaudit.observers import ObserverSpec, expand
 from fglaudit.partition import PartitionSpec
+from fglaudit.partition.schemes import Scheme
 from fglaudit.recording import Kept, record_training
 from fglaudit.rng import derive
 from fglaudit.suite.suite import fitting
@@ -67,7 +68,7 @@ class Case:
     protocol: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     size: Size = Size()
-    scheme: str = "dirichlet"
+    scheme: Scheme = "dirichlet"
     task: str = ""
 
     def graph(self, size: Size) -> FederatedGraph:

@@ -38,7 +38,7 @@ from fglaudit.context import Aggregate, Context
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Absent, Fact, Sealed
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
-from fglaudit.payloads import MessageBatch, Payload, payload_types
+from fglaudit.payloads import MessageBatch, Payload, PayloadName, payload_types
 from fglaudit.sealing import SealedTensor, sealed_tensor
 from fglaudit.secagg.fixed_point import WORDS, ModularFixedPoint
 from fglaudit.secagg.rows import MaskedRows
@@ -296,7 +296,7 @@ class SecureAggregation(Defense):
     name: ClassVar[str] = "secure-aggregation"
     shown: ClassVar[tuple[str, ...]] = ("dropouts",)
 
-    on: tuple[str, ...] = ("NeighborSums", "ModelUpdate")
+    on: tuple[PayloadName, ...] = ("NeighborSums", "ModelUpdate")
     range: float = 16.0
     threshold: float = 2 / 3
     dropouts: float = 0.0

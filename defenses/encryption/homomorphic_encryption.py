@@ -19,7 +19,7 @@ where no bound is known (models): ``fglaudit.he.weighted_rows``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 
@@ -31,7 +31,7 @@ from fglaudit.defenses.encryption.packed_session import (
     padded_bounds,
     useless_padding,
 )
-from fglaudit.errors import FglauditError, require_known
+from fglaudit.errors import FglauditError
 from fglaudit.he.bfv import Bfv, bfv_parameters
 from fglaudit.he.ckks import SUMS, Ckks
 from fglaudit.he.codec import Codec
@@ -39,9 +39,10 @@ from fglaudit.he.fixed_point import WIDTHS, FixedPoint
 from fglaudit.he.layout import Layout
 from fglaudit.he.row_sealer import Cost, RowSealer
 from fglaudit.interfaces import DefenseSession, Guarantee
-from fglaudit.payloads import Payload, payload_types
+from fglaudit.payloads import Payload, PayloadName, payload_types
 
-DEGREES = {"bfv": 4096, "ckks": 8192}
+Scheme = Literal["bfv", "ckks"]
+DEGREES: dict[Scheme, int] = {"bfv": 4096, "ckks": 8192}
 """Polynomial degrees by scheme, where none is given."""
 CUSTODY = "one secret key shared by all clients; the server has none"
 
@@ -66,16 +67,15 @@ class HomomorphicEncryption(PackedDefense):
     name: ClassVar[str] = "homomorphic-encryption"
     shown: ClassVar[tuple[str, ...]] = ("scheme", "padded")
 
-    scheme: str = "bfv"
+    scheme: Scheme = "bfv"
     degree: int = 0
     bits: int = 14
     padded: bool = False
-    on: tuple[str, ...] = ()
+    on: tuple[PayloadName, ...] = ()
     largest: float = 256.0
     most_gigabytes: float = 20.0
 
     def __post_init__(self) -> None:
-        require_known(self, scheme=DEGREES)
         if self.scheme == "bfv":
             bfv_parameters(self.used_degree)
         elif self.used_degree != SUMS.degree:

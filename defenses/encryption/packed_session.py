@@ -19,7 +19,7 @@ from fglaudit.he.packed_rows import PackedRows, seal_rows
 from fglaudit.he.row_sealer import RowSealer
 from fglaudit.he.weighted_rows import WeightedRows
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
-from fglaudit.payloads import MessageBatch, Payload, payload_types
+from fglaudit.payloads import MessageBatch, Payload, PayloadName, payload_types
 from fglaudit.sealing import sealed_tensor
 
 _LARGEST_FLOODING = 8.0
@@ -56,7 +56,7 @@ class PackedDefense(Defense):
         on: names of the payloads that are sealed; none: all that can be.
     """
 
-    on: tuple[str, ...]
+    on: tuple[PayloadName, ...]
 
     def payloads(self, context: Context) -> tuple[type[Payload], ...]:
         """Return what is sealed."""

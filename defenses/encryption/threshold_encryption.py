@@ -36,7 +36,7 @@ from fglaudit.he.openfhe_process import missing
 from fglaudit.he.packed_rows import PackedRows
 from fglaudit.he.threshold_bfv import SLOT_BITS, WIDTHS, ThresholdBfv
 from fglaudit.interfaces import DefenseSession, Guarantee
-from fglaudit.payloads import SERVER, MessageBatch, Payload, payload_types
+from fglaudit.payloads import SERVER, MessageBatch, Payload, PayloadName, payload_types
 
 MOST_CLIENTS = 100
 """Every client makes a partial decryption of every ciphertext, half a megabyte each."""
@@ -101,7 +101,7 @@ class ThresholdEncryption(PackedDefense):
 
     bits: int = 14
     padded: bool = False
-    on: tuple[str, ...] = ()
+    on: tuple[PayloadName, ...] = ()
 
     def __post_init__(self) -> None:
         if self.bits not in WIDTHS:

@@ -26,9 +26,9 @@ from fglaudit.defenses.noise.clips import features_of, not_bounded_by_clips
 from fglaudit.defenses.noise.noisy_messages import NoiseSession
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
-from fglaudit.payloads import MessageBatch, Payload, payload_types
+from fglaudit.payloads import MessageBatch, Payload, PayloadName, payload_types
 from fglaudit.privacy.accounting import Relation, compose_all, epsilon_of
-from fglaudit.privacy.mechanism import Mechanism, check_norm
+from fglaudit.privacy.mechanism import ClipNorm, Mechanism, check_norm
 from fglaudit.privacy.strength import check_factor
 
 
@@ -89,8 +89,8 @@ class ClippedLaplace(Defense):
 
     clip: float = 0.002
     scale: float = 0.001
-    norm: str = "elementwise"
-    on: tuple[str, ...] = ("GlobalNodes",)
+    norm: ClipNorm = "elementwise"
+    on: tuple[PayloadName, ...] = ("GlobalNodes",)
     delta: float = 0.0
 
     def __post_init__(self) -> None:

@@ -16,14 +16,14 @@ import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fglaudit.context import Context, check_unit
+from fglaudit.context import Context, Unit
 from fglaudit.defenses.noise.clips import features_of, not_bounded_by_clips
 from fglaudit.defenses.noise.noisy_messages import NoiseSession, release_named
-from fglaudit.errors import FglauditError, require_known
+from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
-from fglaudit.payloads import payload_type
+from fglaudit.payloads import PayloadName, payload_type
 from fglaudit.privacy.accounting import Relation, check_budget
-from fglaudit.privacy.mechanism import NORMS, calibrated, check_clip
+from fglaudit.privacy.mechanism import Distribution, calibrated, check_clip
 from fglaudit.privacy.strength import weaker_budget
 
 
@@ -42,19 +42,17 @@ class ClippedNoise(Defense):
     name: ClassVar[str] = "clipped-noise"
     shown: ClassVar[tuple[str, ...]] = ("mechanism", "epsilon", "clip")
 
-    mechanism: str = "gaussian"
+    mechanism: Distribution = "gaussian"
     epsilon: float = 8.0
     delta: float = 1e-5
     clip: float = 1.0
-    unit: str = "node"
-    on: str = "Latents"
+    unit: Unit = "node"
+    on: PayloadName = "Latents"
 
     def __post_init__(self) -> None:
-        require_known(self, mechanism=NORMS)
         check_budget(self.epsilon, self.delta, pure=self.mechanism == "laplace")
         check_clip(self.clip)
         payload_type(self.on)
-        check_unit(self.name, self.unit)
 
     def unsupported(self, context: Context) -> str | None:
         release = release_named(context, self.on)

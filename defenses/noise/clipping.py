@@ -18,7 +18,7 @@ from fglaudit.defenses.noise.clips import check_clips, named_releases, not_clipp
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Clipped, Fact, Field
 from fglaudit.interfaces import Defense, DefenseSession
-from fglaudit.payloads import SERVER, MessageBatch, Payload
+from fglaudit.payloads import SERVER, MessageBatch, Payload, PayloadName
 from fglaudit.privacy.mechanism import clip_messages
 from fglaudit.privacy.strength import check_factor
 
@@ -54,7 +54,7 @@ class Clipping(Defense):
     shown: ClassVar[tuple[str, ...]] = ("clip",)
 
     clip: tuple[float, ...] = (1.0, 1.0)
-    on: tuple[str, ...] = ("HiddenRepresentations", "Jacobians")
+    on: tuple[PayloadName, ...] = ("HiddenRepresentations", "Jacobians")
 
     def __post_init__(self) -> None:
         check_clips(self.on, self.clip)

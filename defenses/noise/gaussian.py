@@ -20,13 +20,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.context import Context, Release, check_unit
+from fglaudit.context import Context, Release, Unit
 from fglaudit.defenses.noise.noisy_messages import NoiseSession, release_named
 from fglaudit.errors import FglauditError
 from fglaudit.facts import ROWS, Clipped, Fact
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
-from fglaudit.payloads import MessageBatch, payload_type
+from fglaudit.payloads import MessageBatch, PayloadName, payload_type
 from fglaudit.privacy.accounting import Relation, check_budget
 from fglaudit.privacy.mechanism import Mechanism, calibrated, check_clip, clip_rows
 from fglaudit.privacy.strength import weaker_budget
@@ -105,14 +105,13 @@ class Gaussian(Defense):
     epsilon: float = 8.0
     delta: float = 1e-5
     clip: float = 1.0
-    unit: str = "node"
-    on: str = "NeighborSums"
+    unit: Unit = "node"
+    on: PayloadName = "NeighborSums"
 
     def __post_init__(self) -> None:
         check_budget(self.epsilon, self.delta)
         check_clip(self.clip)
         payload_type(self.on)
-        check_unit(self.name, self.unit)
 
     def unsupported(self, context: Context) -> str | None:
         release = release_named(context, self.on)

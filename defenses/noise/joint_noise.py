@@ -24,12 +24,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fglaudit.context import Context, Uploads, check_unit
+from fglaudit.context import Context, Unit, Uploads
 from fglaudit.defenses.noise.clips import check_clips, features_of, named_releases, not_bounded_by_clips
 from fglaudit.defenses.noise.noisy_messages import NoiseSession
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
-from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
+from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload, PayloadName
 from fglaudit.privacy.accounting import Relation, check_budget, compose_all, epsilon_of
 from fglaudit.privacy.mechanism import Mechanism, calibrated
 from fglaudit.privacy.strength import weaker_budget
@@ -97,13 +97,12 @@ class JointNoise(Defense):
     epsilon: float = 8.0
     delta: float = 1e-5
     clip: tuple[float, ...] = (1.0, 1.0, 1.0)
-    unit: str = "node"
-    on: tuple[str, ...] = ("HiddenRepresentations", "Jacobians", "ModelUpdate")
+    unit: Unit = "node"
+    on: tuple[PayloadName, ...] = ("HiddenRepresentations", "Jacobians", "ModelUpdate")
 
     def __post_init__(self) -> None:
         check_budget(self.epsilon, self.delta)
         check_clips(self.on, self.clip)
-        check_unit(self.name, self.unit)
 
     def unsupported(self, context: Context) -> str | None:
         named = named_releases(context.releases, self.on, self.clip)

@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fglaudit.context import REPORTING_NODE, Context, Release
-from fglaudit.errors import unknown
 from fglaudit.facts import K_ARY, Fact, Field, Memoised, Randomised
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.nn.responses import keep_probability
@@ -31,7 +30,7 @@ from fglaudit.payloads import SERVER, ClassReports, MessageBatch, Payload
 from fglaudit.privacy.accounting import Relation, check_budget, compose, epsilon_of, response_event
 from fglaudit.privacy.strength import weaker_budget
 
-UNITS = (REPORTING_NODE, "node")
+Reporter = Literal["reporting node", "node"]
 
 
 class _Session(DefenseSession):
@@ -95,12 +94,10 @@ class KAryResponse(Defense):
     shown: ClassVar[tuple[str, ...]] = ("epsilon",)
 
     epsilon: float = 4.0
-    unit: str = REPORTING_NODE
+    unit: Reporter = REPORTING_NODE
 
     def __post_init__(self) -> None:
         check_budget(self.epsilon, 0.0, pure=True)
-        if self.unit not in UNITS:
-            raise unknown("unit of k-ary-response", self.unit, UNITS)
 
     def unsupported(self, context: Context) -> str | None:
         release = _reports(context)

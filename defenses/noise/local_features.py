@@ -16,11 +16,10 @@ from torch import Tensor
 
 from fglaudit.context import Context
 from fglaudit.defenses.noise.randomised_rows import LocalSession, nothing_sent
-from fglaudit.errors import require_known
 from fglaudit.facts import ROWS, Fact
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.privacy.accounting import Relation, check_budget
-from fglaudit.privacy.mechanism import NORMS, Mechanism, calibrated, check_clip, clip_fact, noise_fact
+from fglaudit.privacy.mechanism import Distribution, Mechanism, calibrated, check_clip, clip_fact, noise_fact
 from fglaudit.privacy.strength import weaker_budget
 
 
@@ -49,13 +48,12 @@ class LocalFeatures(Defense):
     name: ClassVar[str] = "local-features"
     shown: ClassVar[tuple[str, ...]] = ("mechanism", "epsilon", "clip")
 
-    mechanism: str = "laplace"
+    mechanism: Distribution = "laplace"
     epsilon: float = 8.0
     delta: float = 0.0
     clip: float = 1.0
 
     def __post_init__(self) -> None:
-        require_known(self, mechanism=NORMS)
         check_budget(self.epsilon, self.delta, pure=self.mechanism == "laplace")
         check_clip(self.clip)
 

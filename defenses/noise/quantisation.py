@@ -19,7 +19,7 @@ from fglaudit.context import Context
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Fact, Field, Rounded
 from fglaudit.interfaces import Defense, DefenseSession
-from fglaudit.payloads import SERVER, MessageBatch, Payload, payload_types
+from fglaudit.payloads import SERVER, MessageBatch, Payload, PayloadName, payload_types
 from fglaudit.privacy.strength import check_factor
 
 MOST_BITS = 16
@@ -70,7 +70,7 @@ class Quantisation(Defense):
     shown: ClassVar[tuple[str, ...]] = ("bits",)
 
     bits: int = 4
-    on: tuple[str, ...] = ("HiddenRepresentations", "Jacobians")
+    on: tuple[PayloadName, ...] = ("HiddenRepresentations", "Jacobians")
 
     def __post_init__(self) -> None:
         if not 1 <= self.bits <= MOST_BITS:

@@ -28,13 +28,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from fglaudit.context import Context, Uploads
-from fglaudit.errors import FglauditError, require_known, unknown
+from fglaudit.errors import FglauditError
 from fglaudit.facts import Fact, Field
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload, is_repeated
@@ -43,7 +43,7 @@ from fglaudit.privacy.mechanism import Mechanism, calibrated, check_clip, clip_f
 from fglaudit.privacy.strength import vanishing_budget
 from fglaudit.privacy.subsampled_accounting import fixed_sample_epsilon, smallest_multiplier
 
-TRUSTS = ("server", "local", "distributed")
+Trust = Literal["server", "local", "distributed"]
 
 
 class _Session(DefenseSession):
@@ -164,8 +164,8 @@ class DpFedAvg(Defense):
     epsilon: float = 8.0
     delta: float = 1e-5
     clip: float = 1.0
-    trust: str = "server"
-    unit: str = "client"
+    trust: Trust = "server"
+    unit: Literal["client"] = "client"
     colluding: int = 0
 
     def __post_init__(self) -> None:
@@ -176,9 +176,6 @@ class DpFedAvg(Defense):
             )
         check_budget(self.epsilon, self.delta, most=VANISHING_EPSILON)
         check_clip(self.clip)
-        require_known(self, trust=TRUSTS)
-        if self.unit != "client":
-            raise unknown("unit of dp-fedavg", self.unit, ("client",))
 
     def unsupported(self, context: Context) -> str | None:
         uploads = context.uploads

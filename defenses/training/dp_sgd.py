@@ -31,13 +31,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from fglaudit.context import Context, Examples
-from fglaudit.errors import FglauditError, require_known, unknown
+from fglaudit.errors import FglauditError
 from fglaudit.facts import EDGES, GRADIENTS, DegreeBound, Fact, Sampled, Scaled
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import Defense, DefenseSession, Guarantee
@@ -48,7 +48,7 @@ from fglaudit.privacy.mechanism import Mechanism, calibrated, check_clip, clip_f
 from fglaudit.privacy.strength import vanishing_budget
 from fglaudit.privacy.subsampled_accounting import poisson_losses_epsilon, smallest_multiplier
 
-EDGE_CHOICES = ("private", "public")
+Edges = Literal["private", "public"]
 
 
 class _Session(DefenseSession):
@@ -146,9 +146,9 @@ class DpSgd(Defense):
     delta: float = 1e-5
     clip: float = 1.0
     degree_bound: int = 5
-    edges: str = "private"
+    edges: Edges = "private"
     sampling_rate: float = 1.0
-    unit: str = "node"
+    unit: Literal["node"] = "node"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -160,9 +160,6 @@ class DpSgd(Defense):
             raise FglauditError(
                 f"sampling_rate is a probability in (0, 1]; got {self.sampling_rate:g}; use 1 for all losses"
             )
-        require_known(self, edges=EDGE_CHOICES)
-        if self.unit != "node":
-            raise unknown("unit of dp-sgd", self.unit, ("node",))
 
     def unsupported(self, context: Context) -> str | None:
         examples = context.examples

@@ -9,16 +9,33 @@ import typer
 from fglaudit.errors import unknown
 
 
+def _kinds(incomplete: str) -> list[str]:
+    """Return the kinds of things to list that begin so."""
+    from fglaudit.catalog import CATALOG
+
+    return [kind for kind in CATALOG if kind.startswith(incomplete)]
+
+
+def _names(incomplete: str) -> list[str]:
+    """Return what can be shown and begins so."""
+    from fglaudit.catalog import CATALOG
+
+    names = dict.fromkeys(name for section in CATALOG.values() for name in section.entries())
+    return [name for name in names if name.startswith(incomplete)]
+
+
 def list_names(
     kind: Annotated[
         str | None,
         typer.Argument(
             help="protocols, attacks, defenses, servers (what a server or a client does that breaks the rules),"
-            " datasets, partitions or suites; left out: how many of each."
+            " datasets, partitions, suites, payloads (what is sent) or quantities (what attacks infer); left out: how"
+            " many of each.",
+            autocompletion=_kinds,
         ),
     ] = None,
 ) -> None:
-    """List what a suite can name."""
+    """List what a suite or a policy can name."""
     from fglaudit.catalog import CATALOG
 
     if kind is None:
@@ -33,8 +50,14 @@ def list_names(
         print(f"{name:<{width}}  {summary}".rstrip())
 
 
-def show(name: Annotated[str, typer.Argument(help="A name that `fglaudit list` prints, or file.py:Class.")]) -> None:
+def show(
+    name: Annotated[
+        str, typer.Argument(help="A name that `fglaudit list` prints, or file.py:Class.", autocompletion=_names)
+    ],
+) -> None:
     """Explain a name that `fglaudit list` prints: what it is, its fields and their defaults."""
-    from fglaudit.catalog import explain
+    from fglaudit.catalog import explain, facts_allowed
 
-    print(explain(name))
+    print(explain(name), flush=True)
+    for line in facts_allowed(name):  # last: it takes seconds, as the attack is imported
+        print(line)

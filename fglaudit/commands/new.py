@@ -18,7 +18,7 @@ def new(
     folder: Annotated[Path, typer.Option(parser=given_path, metavar="PATH", help="Where to write.")] = Path(),
 ) -> None:
     """Write a plugin that runs as it is, and its test, to start from."""
-    from fglaudit.scaffold import class_name, scaffold
+    from fglaudit.scaffold import FIRST_VERDICT, class_name, scaffold
 
     interrupt()
     written = scaffold(kind, name, folder)
@@ -26,3 +26,5 @@ def new(
         print(path)
     plugin, test = shlex.quote(f"{written[0]}:{class_name(name)}"), shlex.quote(str(written[1]))
     print(f"next: fglaudit check {plugin} --quick   and   python -m pytest {test}")
+    if verdict := FIRST_VERDICT.get(kind):
+        print(verdict)

@@ -35,7 +35,7 @@ from fglaudit.commands.run_options import (
     VerboseOption,
 )
 from fglaudit.errors import FglauditError
-from fglaudit.execution.exit_code import ExitCode, troubles
+from fglaudit.execution.exit_code import ExitCode, none_applies, nothing_applied, troubles
 from fglaudit.interruption import EXIT, interrupt
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def run(
         whole, fresh = confirm_chosen(resolved, directory, chosen_engine, chosen, screen, seeds=confirm, secret=secret)
         records += fresh
         print_confirmed(screen, whole)
-    _conclude(screen, suite, directory, records)
+    _conclude(screen, suite, directory, records, whole=part is None)
 
 
 def _refuse_confirming_a_part(confirm: int | None, shard: str) -> None:
@@ -143,27 +143,35 @@ def _dry_run(
         SystemExit: with the code of failed cells where some would fail.
     """
     from fglaudit.execution.display import print_plan, say
-    from fglaudit.execution.dry_run import opened
+    from fglaudit.execution.dry_run import foretold, opened
     from fglaudit.execution.folder.growing import check_goes_on
     from fglaudit.suite.cell import UNKNOWN_HASH
 
     cells = [dataclasses.replace(cell, secret=secret).hash() for cell in suite.cells()]
     if UNKNOWN_HASH not in cells:
         check_goes_on(directory, suite, cells, sharded=sharded)
-    print_plan(screen, suite, directory, secret=secret)
     interrupt()
-    fails = False
-    with _copy_named(name):
-        for line in opened(suite, estimates=estimates):
-            say(screen, line.text)
-            fails |= line.fails
-    if fails:
+    try:
+        with _copy_named(name):
+            found = opened(suite)
+    except FglauditError:  # what is planned is known all the same
+        print_plan(screen, suite, directory, secret=secret)
+        raise
+    print_plan(screen, suite, directory, secret=secret, unserved=found.unserved)
+    for line in found.lines:
+        say(screen, line.text)
+    if len(found.unserved) == len(cells):
+        raise FglauditError(none_applies(list(found.unserved.values())))
+    for text in foretold(suite, found) if estimates else ():
+        say(screen, text)
+    if any(line.fails for line in found.lines):
         _say_how_to_copy(screen, name)
         raise SystemExit(int(ExitCode.FAILED))
 
 
-def _conclude(screen: Console, name: str, directory: Path, records: Sequence[CellRecord]) -> None:
-    """Print which cells failed and where the report is, and end with the exit code that ``records`` ask for."""
+def _conclude(screen: Console, name: str, directory: Path, records: Sequence[CellRecord], *, whole: bool) -> None:
+    """Print which cells failed and where the report is, and end with the exit code that ``records`` ask for, which are
+    those of a ``whole`` suite or of a shard."""
     from fglaudit.execution.display import say
     from fglaudit.execution.failures import failures_table
     from fglaudit.execution.folder.stored_run import failed_rows
@@ -173,7 +181,8 @@ def _conclude(screen: Console, name: str, directory: Path, records: Sequence[Cel
         screen.print(failures_table(failed))
         _say_how_to_copy(screen, name)
     say(screen, results(directory))
-    end(troubles(records, f"tracebacks: {directory / ERRORS}; the same command tries them again"))
+    idle = nothing_applied(records) if whole else []
+    end([*idle, *troubles(records, f"tracebacks: {directory / ERRORS}; the same command tries them again")])
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from fglaudit.errors import FglauditError, shown, unknown
+from fglaudit.errors import FglauditError, shown
 from fglaudit.files import limits
 from fglaudit.files.field_types import CheckedFields
 
@@ -38,7 +39,7 @@ class CsbmOptions(CheckedFields):
     classes: int = 5
     dimensions: int = 300
     homophily: float = 0.8
-    features: str = "binary"
+    features: Literal["binary", "gaussian"] = "binary"
     ones_per_row: float = 18.0
     signal: float = 1.0
     degree_exponent: float = 0.5
@@ -47,8 +48,6 @@ class CsbmOptions(CheckedFields):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.features not in ("binary", "gaussian"):
-            raise unknown("csbm feature type", self.features, ["binary", "gaussian"])
         if self.class_sizes is not None:
             object.__setattr__(self, "class_sizes", tuple(self.class_sizes))
         if self.classes > limits.CLASSES:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -184,12 +184,25 @@ def _state(path: Path) -> str:
     return "failed" if any(row.status is Status.FAILED for row in record.findings) else "finished"
 
 
-def print_plan(console: Console, suite: Suite, directory: Path, *, secret: bool = False) -> None:
-    """Say what a run would compute. Nothing is written."""
+def print_plan(
+    console: Console,
+    suite: Suite,
+    directory: Path,
+    *,
+    secret: bool = False,
+    unserved: Collection[int] = (),
+) -> None:
+    """Say what a run would compute. Nothing is written.
+
+    Args:
+        unserved: places in ``suite.cells()`` of the cells that are known to be not applicable.
+    """
     cells = [replace(cell, secret=secret) for cell in suite.cells()]
     names = [cell.hash() for cell in cells]
     states = [_state(directory / "cells" / f"{name}.json") for name in names]
     finished = states.count("finished")
+    states = [Status.NOT_APPLICABLE.value if i in unserved else state for i, state in enumerate(states)]
+    wide = max(8, *map(len, states))
     rows = sum(len(cell.observers) * len(cell.attacks) for cell in cells)
     of_suite = counted(len(suite.attacks), "attack")
     attacks = "the attacks that read what each protocol sends" if suite.all_attacks else of_suite
@@ -201,7 +214,7 @@ def print_plan(console: Console, suite: Suite, directory: Path, *, secret: bool 
         f"observers: {observers}",
         f"attacks: {', '.join(dict.fromkeys(attack.name for cell in reading for attack in cell.attacks))}",
         f"output: {directory}" + (f" ({counted(finished, 'cell is', 'cells are')} finished there)" if finished else ""),
-        *(f"{n}  {state:8}  {cell_label(cell)}" for n, state, cell in zip(names, states, cells, strict=True)),
+        *(f"{n}  {state:{wide}}  {cell_label(cell)}" for n, state, cell in zip(names, states, cells, strict=True)),
     ]
     for line in lines:
         say(console, line)

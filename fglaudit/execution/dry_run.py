@@ -7,22 +7,24 @@ split suits it nor trained.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fglaudit.datasets import DatasetSpec
 from fglaudit.datasets.size import expected_size, in_words
-from fglaudit.errors import FglauditError, counted
+from fglaudit.errors import FglauditError, counted, duration
 from fglaudit.execution.display import cell_label
 from fglaudit.execution.engines.engine import available_cores
-from fglaudit.execution.forecast.forecast import Forecast, duration, without
+from fglaudit.execution.forecast.forecast import Forecast, without
 from fglaudit.execution.forecast.settings import forecasts
-from fglaudit.execution.preflight import LARGE, check_data
+from fglaudit.execution.preflight import LARGE, DataCheck, check_data
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
+from fglaudit.recording import unserved
 from fglaudit.registry import is_stand_in
 from fglaudit.rng import derive
-from fglaudit.suite.cell import arguments
+from fglaudit.suite.cell import Cell, arguments
 from fglaudit.suite.suite import Suite
 
 
@@ -44,14 +46,37 @@ HEADING = (
 )
 
 
-def opened(suite: Suite, *, estimates: bool = True) -> Iterator[Line]:
-    """Load every data set, split it by every partition with the first seed, and yield a line for each, and for every
-    protocol that cannot use a split; then, unless ``estimates`` says no, what every setting will take.
+@dataclass
+class Opened:
+    """What was found in the data of a suite.
+
+    Attributes:
+        lines: to be printed.
+        unserved: why a cell will not be computed, by its place in ``suite.cells()``: its rows will be not-applicable.
+        skipped: data sets that were not loaded.
+    """
+
+    lines: list[Line] = field(default_factory=list)
+    unserved: dict[int, str] = field(default_factory=dict)
+    skipped: set[DatasetSpec] = field(default_factory=set)
+
+
+def opened(suite: Suite) -> Opened:
+    """Load every data set, split it by every partition with the first seed, and ask which protocols can use the split,
+    and which cells have a defense or a behaviour that does not serve their protocol.
 
     Raises:
         FglauditError: data are missing or break a rule.
     """
-    found = check_data(suite)
+    found, result = check_data(suite), Opened()
+    result.lines = list(_opened(suite, found, result.unserved))
+    result.skipped = {spec for spec in suite.datasets if spec.name in LARGE or spec in found.too_large}
+    return result
+
+
+def _opened(suite: Suite, found: DataCheck, places: dict[int, str]) -> Iterator[Line]:
+    cells, seeds = suite.cells(), len(suite.seeds)
+    together = len(cells) // (len(suite.datasets) * len(suite.partitions))
     for note in found.notes:
         yield Line(f"note: {note}")
     for number, spec in enumerate(suite.datasets):
@@ -75,10 +100,23 @@ def opened(suite: Suite, *, estimates: bool = True) -> Iterator[Line]:
             yield from (_fails(f"{where}, {why}") for why in _unfit(split, suite.protocols))
             sizes = [len(nodes) for nodes in split.clients]
             yield Line(f"  {arguments(partition)}: {counted(len(sizes), 'client')} of {_from_to(sizes)}")
-    if estimates:
-        yield from map(
-            Line, _foretold(suite, {spec for spec in suite.datasets if spec.name in LARGE or spec in found.too_large})
-        )
+            first = (number * len(suite.partitions) + i) * together
+            for place in range(first, first + together, seeds):
+                if why := _unserved(cells[place], split):
+                    places |= dict.fromkeys(range(place, place + seeds), why)
+                    label = cell_label(cells[place]).rpartition(" seed ")[0]
+                    yield Line(f"  not applicable: {label}: {why}")
+
+
+def _unserved(cell: Cell, split: FederatedGraph) -> str | None:
+    """Return why ``cell`` will not be computed; None also where that is not known, or where it will fail."""
+    if any(is_stand_in(plugin) for plugin in (cell.protocol, cell.defense, cell.behaviour)):
+        return None
+    try:
+        cell.protocol.check(split)
+        return unserved(cell, split)
+    except Exception:  # a plugin's own code: the run has it as a row that says so
+        return None
 
 
 def _unfit(split: FederatedGraph, protocols: Sequence[FederatedProtocol]) -> Iterator[str]:
@@ -96,12 +134,13 @@ def _from_to(sizes: Sequence[int]) -> str:
     return f"{least} to {most} nodes" if least < most else counted(most, "node")
 
 
-def _foretold(suite: Suite, skipped: Collection[DatasetSpec]) -> Iterator[str]:
-    """Yield a line for every setting of ``suite``, and one for all of them."""
-    cells, known, seconds, disk, kept = suite.cells(), 0, 0.0, 0, 0
+def foretold(suite: Suite, data: Opened) -> Iterator[str]:
+    """Yield a line for every setting of ``suite`` that can be computed, and one for all: what they will take."""
+    cells = [cell for place, cell in enumerate(suite.cells()) if place not in data.unserved]
+    known, seconds, disk, kept = 0, 0.0, 0, 0
     yield HEADING
     largest, unknown = 0, dict[str, None]()
-    for members, found in forecasts(cells, skipped):
+    for members, found in forecasts(cells, data.skipped):
         label = cell_label(members[0]).rpartition(" seed ")[0]
         yield f"  {'1 cell' if len(members) == 1 else f'{len(members)} cells like'} {label}: {found}"
         if isinstance(found, Forecast):

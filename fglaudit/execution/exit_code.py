@@ -62,6 +62,27 @@ def _setting(row: Finding) -> str:
     return f"{defense} on {row.protocol}"
 
 
+def none_applies(reasons: Sequence[str]) -> str:
+    """Return what is wrong with a suite of which no cell can be computed, as ``reasons`` say, one for each cell."""
+    return (
+        "a suite needs a cell in which the defense, and whoever breaks the rules, serves the protocol; none of its"
+        f" {counted(len(reasons), 'cell')} is one: {'; '.join(dict.fromkeys(reasons))}; change defenses, protocols or"
+        " server"
+    )
+
+
+def nothing_applied(records: Sequence[CellRecord]) -> list[Trouble]:
+    """Return what is wrong where none of ``records``, all of a suite, was computed because nothing in it applies."""
+    blank = [record for record in records if record.findings and all(map(_blank, record.findings))]
+    if not blank or len(blank) < len(records):
+        return []
+    return [Trouble(ExitCode.INPUT, printable(none_applies([record.findings[0].reason for record in blank])))]
+
+
+def _blank(row: Finding) -> bool:
+    return row.status is Status.NOT_APPLICABLE and row.accuracy is None and row.bytes_up is None
+
+
 def troubles(records: Sequence[CellRecord], again: str = "", *, audited: Sequence[CellRecord] = ()) -> list[Trouble]:
     """Return what is wrong with a run, gravest first.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -21,7 +22,8 @@ from fglaudit.payloads import ModelUpdate, Payload
 from fglaudit.rng import moved, split
 from fglaudit.structure import Training
 
-WEIGHTINGS = ("uniform", "train-nodes")
+Weighting = Literal["uniform", "train-nodes"]
+WEIGHTINGS: tuple[Weighting, ...] = get_args(Weighting)
 ROUNDING = 1e-4
 """Generous bound on the relative error of sums of float32 weights."""
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -23,7 +24,8 @@ from fglaudit.rng import split
 from fglaudit.sparse_tensors import csr
 
 OWN_ROW, OWN_SUBGRAPH, NO_FEATURES = "own-row", "own-subgraph", "none"
-AT_HOME = (OWN_ROW, OWN_SUBGRAPH, NO_FEATURES)
+AtHome = Literal["own-row", "own-subgraph", "none"]
+AT_HOME: tuple[AtHome, ...] = get_args(AtHome)
 HOME_HOPS = {OWN_ROW: 0, OWN_SUBGRAPH: 2, NO_FEATURES: 0}
 """From how far away, within its client, features reach a node's input."""
 

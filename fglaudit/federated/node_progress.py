@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -12,7 +14,9 @@ from fglaudit.federated.training import accuracies
 from fglaudit.interfaces import Trained
 from fglaudit.nn.weights import Layout, unflatten
 
-CHOICES = ("validation", "last")
+Choice = Literal["validation", "last"]
+"""Which round of a training counts: the one with the lowest validation loss, or the last."""
+CHOICES: tuple[Choice, ...] = get_args(Choice)
 
 
 class Record:

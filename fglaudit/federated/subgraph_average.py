@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 
 from fglaudit.context import Aggregate, Uploads
-from fglaudit.errors import require_known
 from fglaudit.federated.fedavg import average, averaged_models, broadcast, largest_share, trainers, upload_models
 from fglaudit.federated.subgraph_progress import Progress
 from fglaudit.federated.subgraph_protocol import SubgraphProtocol
@@ -22,7 +21,7 @@ from fglaudit.rng import split
 from fglaudit.sealing import SealedTensor
 from fglaudit.structure import Models, Structure
 
-TESTED = ("local", "received")
+Tested = Literal["local", "received"]
 """Whether a client tests its own model after local training, or the one that it then receives."""
 
 
@@ -41,11 +40,7 @@ class AveragedSubgraphs(SubgraphProtocol):
     """Whether clients upload the change of their weights instead of the new weights. If changes are sealed, the server
     returns their mean."""
 
-    tested: str = "received"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_known(self, tested=TESTED)
+    tested: Tested = "received"
 
     def structure(self, graph: FederatedGraph) -> Structure:
         return super().structure(graph).replace(Models, upload="changes" if self.changes else "weights")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -15,7 +16,8 @@ from fglaudit.nn.gcn import Field, logits, loss, losses
 from fglaudit.nn.weights import Layout, flatten, unflatten
 from fglaudit.structure import Training
 
-OPTIMIZERS = ("sgd", "adam")
+Optimizer = Literal["sgd", "adam"]
+OPTIMIZERS: tuple[Optimizer, ...] = get_args(Optimizer)
 
 
 @dataclass(frozen=True)

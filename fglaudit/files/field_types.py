@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from fglaudit.errors import FglauditError, shown
+from fglaudit.errors import FglauditError, shown, unknown
 from fglaudit.files import limits, plain_words
 
 
@@ -84,7 +84,7 @@ def as_declared(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     found = {}
     for name, value in values.items():
         what = f"field {name!r}"
-        found[name] = _coerced(_plain(value), hints[name], what)
+        found[name] = _coerced(_plain(value), hints[name], name, what)
         limits.refuse_large(found[name], name, what, metadata[name])
     return found
 
@@ -102,8 +102,21 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _coerced(value: Any, hint: Any, what: str) -> Any:
+def words_of(hint: Any) -> tuple[str, ...]:
+    """Return the words that a field with this type hint takes, a ``Literal``, also beside None; none for others."""
+    parts = [part for part in plain_words.branches(hint) if part is not type(None)]
+    if len(parts) != 1 or typing.get_origin(parts[0]) is not typing.Literal:
+        return ()
+    words = typing.get_args(parts[0])
+    return words if all(isinstance(word, str) for word in words) else ()
+
+
+def _coerced(value: Any, hint: Any, name: str, what: str) -> Any:
     if type(value) is hint and hint in (bool, int, str):
+        return value
+    if type(value) is str and (words := words_of(hint)):
+        if value not in words:
+            raise unknown(name, value, words)
         return value
     from pydantic import ConfigDict, TypeAdapter, ValidationError
 

@@ -53,10 +53,16 @@ def rule(problems: Iterable[Mapping[str, Any]]) -> str:
     return " or ".join(said).replace(" or must be ", " or ")
 
 
+def branches(hint: Any) -> tuple[Any, ...]:
+    """Return the types of which a field with this type hint takes any: of ``float | None`` both."""
+    union = isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
+    return typing.get_args(hint) if union else (hint,)
+
+
 def kind(hint: Any) -> str:
     """Return what a field with this type hint takes: ``float | None`` is "a number or null"."""
-    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
-        return " or ".join(map(kind, typing.get_args(hint)))
+    if len(parts := branches(hint)) > 1:
+        return " or ".join(map(kind, parts))
     if typing.get_origin(hint) is typing.Literal:
         return " or ".join(map(repr, typing.get_args(hint)))
     plain = typing.get_origin(hint) or hint

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from fglaudit.errors import FglauditError, unknown
+from fglaudit.execution.exit_code import ExitCode
 from fglaudit.execution.folder.stored_run import Manifest
 from fglaudit.finding import UNDEFENDED
+from fglaudit.gate.check import Check
 from fglaudit.gate.naming import name_all
 from fglaudit.gate.policy import Epsilon, Policy
 from fglaudit.gate.upper_ends import nothing_leaves
@@ -21,8 +23,13 @@ def observer_names(observer: tuple[str, str]) -> tuple[str, ...]:
     return (parties, f"{parties} ({knowledge})") if knowledge else (parties,)
 
 
-def check_askable(policy: Policy, run: Run, manifest: Manifest, answers: list[Answer]) -> None:
-    """Raise :class:`FglauditError` for the first thing that no run of this suite can show."""
+def check_askable(policy: Policy, run: Run, manifest: Manifest, answers: list[Answer]) -> list[Check]:
+    """Raise :class:`FglauditError` for the first thing that no run of this suite can show.
+
+    Where something that is asked leaks too, return it as a check that is broken instead: the exit code is the same,
+    and an error alone would say nothing of the leak.
+    """
+    broken: list[Check] = []
     planned = {(observer, knowledge) for cell in manifest.plan for observer, knowledge, _ in cell.rows}
     known = [name for observer in sorted(planned) for name in observer_names(observer)]
     leaking = any(_asked(policy, answer) and answer.word is AnswerWord.LEAKS for answer in answers)
@@ -38,14 +45,17 @@ def check_askable(policy: Policy, run: Run, manifest: Manifest, answers: list[An
                 raise FglauditError(
                     f"observers.{name}: {unknown('quantity that an attack of this suite infers', quantity, tried)}"
                 )
-        if not leaking and (idle := [a for a in here if a.quantity in quantities and _nobody_to_ask(a)]):
-            raise FglauditError(
-                f"observers.{name}.{idle[0].quantity}: a policy is about every setting of the run; got {len(idle)} in"
-                f" which no node's row can be asked of this observer"
+        if idle := [a for a in here if a.quantity in quantities and _nobody_to_ask(a)]:
+            asked = f"observers.{name}.{idle[0].quantity}"
+            got = (
+                f"{len(idle)} in which no node's row can be asked of this observer"
                 f" ({name_all([a.setting for a in idle], Labels.of([a.setting for a in answers]))}), so that no attack"
                 " can show anything; ask about something else (layer-words: what uploads say of rows), or take them"
                 " out of the suite"
             )
+            if not leaking:
+                raise FglauditError(f"{asked}: a policy is about every setting of the run; got {got}")
+            broken.append(Check(asked, "what can be asked in every setting of the run", got, False, ExitCode.INPUT))
         if most := _too_few(here):
             raise FglauditError(
                 f"observers.{name}: an upper end needs at least {MIN_CLUSTERS} clients x seeds; no setting of this"
@@ -53,6 +63,7 @@ def check_askable(policy: Policy, run: Run, manifest: Manifest, answers: list[An
             )
     if policy.epsilon is not None:
         _check_guarantee_askable(policy.epsilon, run, manifest)
+    return broken
 
 
 def _check_guarantee_askable(asked: Epsilon, run: Run, manifest: Manifest) -> None:

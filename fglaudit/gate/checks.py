@@ -37,11 +37,12 @@ def check_run(directory: Path, policy: Policy) -> GateResult:
     run = load_run(directory)
     settings = summarize(run)
     found = answers(settings)
-    check_askable(policy, run, manifest, found)
+    unaskable = check_askable(policy, run, manifest, found)
     labels = Labels.of(settings)
     trained = [setting for setting in settings if applies(setting)]
     checks = [*_whole(run, manifest, policy.allow), _refuted(run.cells), *_unchecked(settings, labels)]
     checks += _active(manifest, policy.allow.servers)
+    checks += unaskable
     for name, quantities in policy.observers.items():
         here = [a for a in found if name in observer_names(a.observer) and a.applies]
         for quantity, want in quantities.items():

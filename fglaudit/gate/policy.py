@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from fglaudit.context import Unit
 from fglaudit.errors import FglauditError, shown, unknown
 from fglaudit.files import limits, plain_words
 from fglaudit.files.user import read_text, user_path
@@ -79,7 +80,7 @@ class Epsilon(_Strict):
     max: float = Field(gt=0)
     delta: float | None = Field(default=None, ge=0, lt=1)
     guarantee: Literal["verified", "claimed"] = "verified"
-    unit: Literal["feature", "node", "reporting node", "edge", "client"]
+    unit: Unit
     relation: Literal["replaced", "zeroed out", "added or removed", "any"] | None = None
     against: list[str] = Field(default=[])
 
@@ -203,9 +204,9 @@ def _checked(policy: Policy) -> Policy:
             )
         for name, want in quantities.items():
             if name not in QUANTITIES:
-                key = next((key for key in QUANTITIES if quantity_name(key) == name), "")
-                written = f"; a policy writes {key} for {name!r}" if key else ""
-                raise FglauditError(f"observers.{observer}: {unknown('quantity', name, QUANTITIES)}{written}")
+                words = {quantity_name(key): key for key in QUANTITIES}
+                wrong = unknown("quantity", name, QUANTITIES, "fglaudit list quantities", words)
+                raise FglauditError(f"observers.{observer}: {wrong}")
             if want.advantage_high is None and want.verdict is None:
                 raise FglauditError(
                     f"observers.{observer}.{name}: a threshold is needed; got none; write advantage_high: 0.05 or"

@@ -9,6 +9,7 @@ a second weight for the node itself and would need its neighbours' features, whi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from fglaudit.errors import unknown
 
@@ -27,10 +28,15 @@ class Network:
 
 
 GCN = Network()
-NETWORKS = {"gcn": GCN, "gcn-batchnorm": Network(batch_norm=True), "sage": Network(means=True)}
+NetworkName = Literal["gcn", "gcn-batchnorm", "sage"]
+NETWORKS: dict[NetworkName, Network] = {
+    "gcn": GCN,
+    "gcn-batchnorm": Network(batch_norm=True),
+    "sage": Network(means=True),
+}
 
 
-def network(name: str) -> Network:
+def network(name: NetworkName) -> Network:
     """Return the network called ``name``.
 
     Raises:

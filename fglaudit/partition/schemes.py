@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-DESCRIPTIONS = {
+from typing import Literal
+
+Scheme = Literal["dirichlet", "metis", "louvain", "overlapping", "unbalanced", "given", "per-node"]
+DESCRIPTIONS: dict[str, str] = {
     "dirichlet": "label skew: every class is cut over the clients by Dirichlet(beta)",
     "metis": "equal parts with few edges between them",
     "louvain": "communities, packed into clients of similar size",

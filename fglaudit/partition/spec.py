@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.datasets import DatasetSpec
-from fglaudit.errors import FglauditError, unknown
+from fglaudit.errors import FglauditError
 from fglaudit.files.field_types import CheckedFields
 from fglaudit.graph import FeatureKind, FederatedGraph, Graph
 from fglaudit.partition.dirichlet import dirichlet
@@ -18,7 +18,7 @@ from fglaudit.partition.given import given
 from fglaudit.partition.louvain import louvain
 from fglaudit.partition.metis import metis
 from fglaudit.partition.overlapping import overlapping
-from fglaudit.partition.schemes import DESCRIPTIONS
+from fglaudit.partition.schemes import Scheme
 from fglaudit.partition.splits import split_masks
 from fglaudit.partition.unbalanced import unbalanced
 from fglaudit.rng import split
@@ -36,13 +36,11 @@ class PartitionSpec(CheckedFields):
 
     example: ClassVar[str] = "scheme: dirichlet, clients: 10, beta: 10000"
 
-    scheme: str
+    scheme: Scheme
     clients: int = 10
     beta: float | None = None
 
     def __post_init__(self) -> None:
-        if self.scheme not in DESCRIPTIONS:
-            raise unknown("partition scheme", self.scheme, DESCRIPTIONS)
         if self.clients < 1:
             raise FglauditError(f"a partition needs at least one client; got clients: {self.clients}; use 1 or more")
         if self.scheme == "dirichlet":

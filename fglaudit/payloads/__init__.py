@@ -10,7 +10,7 @@ Wire bytes are the bytes of the tensors as sent; framing (a few bytes per messag
 sealed (:class:`fglaudit.sealing.SealedTensor`); then the bytes of its ciphertexts count.
 """
 
-from fglaudit.payloads.base import Payload, is_repeated, payload_type, payload_types
+from fglaudit.payloads.base import Payload, PayloadName, is_repeated, payload_type, payload_types
 from fglaudit.payloads.batch import SERVER, Ciphertexts, MessageBatch
 from fglaudit.payloads.generators import GeneratorGradients, GeneratorInputs, NeighborGenerators
 from fglaudit.payloads.hidden_states import HiddenGradients, HiddenStates
@@ -47,6 +47,7 @@ __all__ = [
     "NeighborGenerators",
     "NeighborSums",
     "Payload",
+    "PayloadName",
     "PropagatedJacobians",
     "PropagatedRepresentations",
     "RawFeatures",

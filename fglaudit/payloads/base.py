@@ -24,6 +24,10 @@ else:
     Fields = dict  # a check of the values at run time would read them
 
 
+PayloadName = str
+"""Type of a plugin's field that holds the name of a payload."""
+
+
 @dataclass(frozen=True)
 class _Closed:
     """The fields of a payload whose readings are noted in ``log``."""
@@ -170,7 +174,7 @@ def payload_type(name: str) -> type[Payload]:
     if not isinstance(name, str):
         raise FglauditError(f"a payload is given by its name; got {shown(name)}; write it as text")
     if name not in Payload.registry:
-        raise unknown("payload", name, Payload.registry)
+        raise unknown("payload", name, Payload.registry, "fglaudit list payloads")
     return Payload.registry[name]
 
 

@@ -15,7 +15,7 @@ from functools import cache
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 
 class UnreadableError(Exception):
@@ -24,7 +24,7 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True)
 class FieldSource:
-    """One field of a dataclass: its annotation as text, and " = DEFAULT" or nothing."""
+    """One field of a dataclass: its annotation as text (see :func:`with_words`), and " = DEFAULT" or nothing."""
 
     name: str
     type: str
@@ -88,6 +88,22 @@ def class_source(module: str, name: str) -> ClassSource:
         ),
         tuple(found.values()),
     )
+
+
+def subclasses(module: str, base: str) -> dict[str, ClassSource]:
+    """Read the classes that ``module`` imports from its files and that extend the class ``base``, by name."""
+    found = {}
+    imports = [node for node in _tree(module).body if isinstance(node, ast.ImportFrom) and not node.level]
+    for node in imports:
+        for alias in node.names:
+            home, name = _defined(node.module or "", alias.name)
+            try:
+                line = [cls.name for _, cls in _mro(home, name)]
+            except UnreadableError:  # no class
+                continue
+            if base in line[1:]:
+                found[alias.asname or alias.name] = class_source(home, name)
+    return found
 
 
 @cache
@@ -174,7 +190,53 @@ def _own_fields(module: str, node: ast.ClassDef) -> Iterator[FieldSource]:
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
             annotation = ast.unparse(line.annotation)
             if not annotation.startswith(("ClassVar", "typing.ClassVar")):
-                yield FieldSource(line.target.id, annotation, _default(module, line.value))
+                said = with_words(annotation, lambda name: _words_called(module, name))
+                yield FieldSource(line.target.id, said, _default(module, line.value))
+
+
+class _Words(ast.NodeTransformer):
+    """Puts ``'a' | 'b'`` in place of ``Literal['a', 'b']`` and of names that stand for such."""
+
+    def __init__(self, called: Callable[[str], tuple[str, ...]]) -> None:
+        self.called = called
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        words = self.called(node.id)
+        return ast.parse(" | ".join(map(repr, words)), mode="eval").body if words else node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        if not _is_literal(node):
+            return self.generic_visit(node)
+        words = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        return ast.parse(" | ".join(map(ast.unparse, words)), mode="eval").body
+
+
+def with_words(annotation: str, called: Callable[[str], tuple[str, ...]]) -> str:
+    """Return an ``annotation`` as ``fglaudit show`` prints it: with the words that a field takes in place of the type
+    that has them.
+
+    Args:
+        called: the words of a type of that name; empty if it is no ``Literal``.
+    """
+    return ast.unparse(_Words(called).visit(ast.parse(annotation, mode="eval")))
+
+
+def _is_literal(node: ast.expr | None) -> TypeGuard[ast.Subscript]:
+    plain = node.value if isinstance(node, ast.Subscript) else None
+    return getattr(plain, "id", getattr(plain, "attr", "")) == "Literal"
+
+
+def _words_called(module: str, name: str) -> tuple[str, ...]:
+    """Return the words of the ``Literal`` that ``name`` stands for in ``module``; empty if it stands for another."""
+    where = _origin(module, name)
+    if where is None or where[0].split(".")[0] in sys.stdlib_module_names:
+        return ()
+    for node in _tree(where[0]).body:
+        target, value = _assigned(node)
+        if target == where[1] and _is_literal(value):
+            words = _value(where[0], value.slice)
+            return words if isinstance(words, tuple) else (words,)
+    return ()
 
 
 def _default(module: str, value: ast.expr | None) -> str:

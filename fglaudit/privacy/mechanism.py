@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from dp_accounting import DpEvent
@@ -25,7 +26,9 @@ from fglaudit.errors import FglauditError, unknown
 from fglaudit.facts import Additive, Clipped, Target
 from fglaudit.privacy.accounting import Relation, compose, epsilon_of, event_of, noise_multiplier
 
-NORMS = {"gaussian": "l2", "laplace": "l1"}
+Distribution = Literal["gaussian", "laplace"]
+ClipNorm = Literal["l1", "l2", "elementwise"]
+NORMS: dict[str, ClipNorm] = {"gaussian": "l2", "laplace": "l1"}
 """Distributions, and the norm in which each one's sensitivity is measured."""
 ELEMENTWISE = "elementwise"
 _ORDERS = {"l1": 1, "l2": 2}

@@ -1,64 +1,70 @@
-"""What an attack can be after: one quantity per file, with its truth, its control and its score."""
+"""What an attack can be after: one quantity per file, with its truth, its control and its score.
+
+Names are imported when asked for: which quantities there are needs no torch.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from fglaudit.errors import unknown
-from fglaudit.quantities.base import (
-    Attempt,
-    Comparison,
-    InferredQuantity,
-    ObserverTruth,
-    Quantity,
-    Question,
-    Result,
-    Scores,
-)
-from fglaudit.quantities.clients.centroids import Centroids
-from fglaudit.quantities.clients.global_nodes import GlobalNodeValues
-from fglaudit.quantities.clients.label_distributions import LabelDistributions
-from fglaudit.quantities.clients.linkage import Linkage
-from fglaudit.quantities.clients.training_labels import TrainingLabels
-from fglaudit.quantities.nodes.attributes import Attributes
-from fglaudit.quantities.nodes.edges import Edges
-from fglaudit.quantities.nodes.labels import Labels
-from fglaudit.quantities.nodes.neighboring_clients import NeighboringClients
-from fglaudit.quantities.nodes.node_owner import NodeOwner
-from fglaudit.quantities.nodes.norms import L1Norms, SquaredNorms
-from fglaudit.quantities.nodes.training_membership import TrainingMembership
-from fglaudit.quantities.rows.features import Features
-from fglaudit.quantities.unplaced.held_rows import HeldRows
-from fglaudit.quantities.unplaced.layer_inputs import LayerInputs
-from fglaudit.quantities.unplaced.layer_words import LayerWords
 
-QUANTITIES: dict[str, Quantity] = {
-    quantity.name: quantity
-    for quantity in (
-        Features(),
-        Labels(),
-        LabelDistributions(),
-        Edges(),
-        NodeOwner(),
-        L1Norms(),
-        SquaredNorms(),
-        GlobalNodeValues(),
-        Centroids(),
-        Linkage(),
-        NeighboringClients(),
-        LayerInputs(),
-        LayerWords(),
-        HeldRows(),
-        TrainingLabels(),
-        TrainingMembership(),
-        Attributes(),
+if TYPE_CHECKING:
+    from fglaudit.quantities.base import (
+        Attempt,
+        Comparison,
+        InferredQuantity,
+        ObserverTruth,
+        Quantity,
+        Question,
+        Result,
+        Scores,
     )
+
+QUANTITIES: Mapping[str, str] = {
+    "features": "fglaudit.quantities.rows.features:Features",
+    "labels": "fglaudit.quantities.nodes.labels:Labels",
+    "label-distributions": "fglaudit.quantities.clients.label_distributions:LabelDistributions",
+    "edges": "fglaudit.quantities.nodes.edges:Edges",
+    "node-owner": "fglaudit.quantities.nodes.node_owner:NodeOwner",
+    "l1-norms": "fglaudit.quantities.nodes.norms:L1Norms",
+    "squared-norms": "fglaudit.quantities.nodes.norms:SquaredNorms",
+    "global-nodes": "fglaudit.quantities.clients.global_nodes:GlobalNodeValues",
+    "centroids": "fglaudit.quantities.clients.centroids:Centroids",
+    "linkage": "fglaudit.quantities.clients.linkage:Linkage",
+    "neighboring-clients": "fglaudit.quantities.nodes.neighboring_clients:NeighboringClients",
+    "layer-inputs": "fglaudit.quantities.unplaced.layer_inputs:LayerInputs",
+    "layer-words": "fglaudit.quantities.unplaced.layer_words:LayerWords",
+    "held-rows": "fglaudit.quantities.unplaced.held_rows:HeldRows",
+    "training-labels": "fglaudit.quantities.clients.training_labels:TrainingLabels",
+    "training-membership": "fglaudit.quantities.nodes.training_membership:TrainingMembership",
+    "attributes": "fglaudit.quantities.nodes.attributes:Attributes",
 }
+"""``module:Class`` of every quantity, by the key that policies and ``findings.csv`` have."""
 
 
+@cache
 def quantity(name: str) -> Quantity:
     """Return the quantity called ``name``."""
     if name not in QUANTITIES:
-        raise unknown("quantity", name, QUANTITIES)
-    return QUANTITIES[name]
+        raise unknown("quantity", name, QUANTITIES, "fglaudit list quantities")
+    module, _, cls = QUANTITIES[name].partition(":")
+    found: Quantity = getattr(import_module(module), cls)()
+    return found
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.base"), name)
+
+
+def __dir__() -> list[str]:
+    """Return the names to be used, also those that were not asked for yet: for ``help`` and completion."""
+    return sorted({*globals(), *__all__})
 
 
 __all__ = [

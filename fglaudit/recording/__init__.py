@@ -4,7 +4,7 @@
 and, apart from it, the truth for the scorer.
 """
 
-from fglaudit.recording.of_cell import NotApplicableError, record
+from fglaudit.recording.of_cell import NotApplicableError, record, unserved
 from fglaudit.recording.of_training import Kept, Progress, record_training
 from fglaudit.recording.recording import Recording, protocol_of
 
@@ -16,4 +16,5 @@ __all__ = [
     "protocol_of",
     "record",
     "record_training",
+    "unserved",
 ]

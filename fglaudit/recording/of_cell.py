@@ -24,6 +24,16 @@ class NotApplicableError(FglauditError):
     """The cell's defense does not serve its protocol; the message is the reason."""
 
 
+def unserved(cell: Cell, graph: FederatedGraph) -> str | None:
+    """Return why ``cell`` is not computed on ``graph``, which its protocol can use: its behaviour, or its defense, does
+    not serve the protocol. None where both do."""
+    if cell.behaviour is not None:
+        if (why := cell.behaviour.unsupported(cell.protocol, graph)) is not None:
+            return why
+        graph = cell.behaviour.claims(graph)
+    return cell.defense.unsupported(cell.protocol.context(graph))
+
+
 def record(
     cell: Cell,
     *,

@@ -14,6 +14,13 @@ from fglaudit.errors import FglauditError, shown, unknown, with_article
 from fglaudit.files.own import write_new
 
 KINDS = ("defense", "attack", "protocol")
+FIRST_VERDICT = {
+    "defense": (
+        "check of it as it is ends with a FAULT, features leak, and exit code 1: its noise is too little to protect"
+        " them; the tests pass"
+    )
+}
+"""What ``fglaudit check`` says of a plugin that nobody has changed yet, where that looks like a mistake."""
 
 
 def scaffold(kind: str, name: str, folder: Path) -> list[Path]:

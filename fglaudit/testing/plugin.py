@@ -22,6 +22,7 @@ from fglaudit.testing import check_attack, check_defense, record
 from fglaudit.testing.defenses import RefutedError
 from fglaudit.testing.plugin_words import (
     Line,
+    about,
     answer_line,
     answered,
     compared,
@@ -196,5 +197,5 @@ def _protocol(plugin: FederatedProtocol, asked: Sequence[str], quick: bool) -> I
         yield from (Line(f"conformance: {why}", ExitCode.FAILED, why) for why in unchecked(found.records))
     for answer in answered(found):
         if answer.leak is not None or answer.quantity == FEATURES:
-            yield Line(answer_line(answer))
+            yield about(answer, answer_line(answer))
     yield from failures(found.records)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fglaudit.auditing import Report
 from fglaudit.conformance.of_runs import NAME
+from fglaudit.errors import counted
 from fglaudit.execution.exit_code import ExitCode
 from fglaudit.finding import CellRecord, Finding, Status
 from fglaudit.guarantees import Outcome, Word
@@ -19,6 +21,14 @@ from fglaudit.reports.wording.names import METRIC_NAMES, reading
 from fglaudit.reports.wording.observers import observer_label
 
 
+class Aside(NamedTuple):
+    """What a line is about that only says what else an observer learns, beside features."""
+
+    quantity: str
+    observer: str
+    leaks: bool
+
+
 @dataclass(frozen=True)
 class Line:
     """One line of the outcome.
@@ -28,6 +38,7 @@ class Line:
         fault: that in a few words; empty: ``text`` says it.
         reader: where the fault is that an observer reads features, which one.
         refutes: whether it says that the guarantee is refuted.
+        aside: set where nobody needs the line who wants the verdict alone.
     """
 
     text: str
@@ -35,6 +46,22 @@ class Line:
     fault: str = ""
     reader: str = ""
     refutes: bool = False
+    aside: Aside | None = None
+
+
+def brief(lines: Sequence[Line]) -> list[str]:
+    """Return the outcome of a check for a reader: the verdict, what it rests on, features first, what leaks beside them
+    in a line, and the verdict again, which is the last of ``lines``."""
+    *found, verdict = (line for line in lines if line.aside is None)
+    asides = [line.aside for line in lines if line.aside is not None]
+    leaking: dict[str, list[str]] = {}
+    for aside in asides:
+        if aside.leaks:
+            leaking.setdefault(aside.observer, []).append(aside.quantity)
+    said = [f"beside features, this leaks to {observer}: {', '.join(names)}" for observer, names in leaking.items()]
+    if asides:
+        said.append(f"--verbose has the figures of {counted(len(asides), 'answer')} about other things than features")
+    return [verdict.text, *(line.text for line in found), *said, verdict.text]
 
 
 REFUTED = "the guarantee is refuted"
@@ -83,9 +110,15 @@ def compared(under: Report, without: Report) -> Iterator[Line]:
         was = f"; without the defense: {_figure(before)}" if before is not None else ""
         read = answer.word is AnswerWord.LEAKS and answer.quantity == FEATURES
         text = f"{answer_line(answer)}{was}"
-        yield Line(text, ExitCode.FAILED, reader=_observer(answer.observer)) if read else Line(text)
+        yield Line(text, ExitCode.FAILED, reader=_observer(answer.observer)) if read else about(answer, text)
     accuracy, old = _accuracy(under.records), _accuracy(without.records)
     yield Line(_plain(f"accuracy {percent(accuracy)}; without the defense {percent(old)}"))
+
+
+def about(answer: Answer, text: str) -> Line:
+    """Return the line ``text`` about an answer, which is no fault: an aside unless it is about features."""
+    who, leaks = _observer(answer.observer), answer.word is AnswerWord.LEAKS
+    return Line(text, aside=None if answer.quantity == FEATURES else Aside(answer.quantity, who, leaks))
 
 
 def answer_line(answer: Answer) -> str:

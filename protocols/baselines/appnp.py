@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.errors import FglauditError, require_least
+from fglaudit.federated.node_progress import Choice
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.propagation import propagator
@@ -35,7 +36,7 @@ class APPNP(FullBatchProtocol):
     rounds: int = 300
     local_steps: int = 10
     learning_rate: float = 0.5
-    choice: str = "validation"
+    choice: Choice = "validation"
     truncated: bool = False
 
     def __post_init__(self) -> None:

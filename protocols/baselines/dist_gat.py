@@ -15,13 +15,17 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Aggregate, Examples, Uploads
+from fglaudit.federated.fedavg import Weighting
+from fglaudit.federated.node_progress import Choice
 from fglaudit.federated.problem import gather_features
+from fglaudit.federated.training import Optimizer
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.gat import unit_ball
 from fglaudit.payloads import ModelUpdate, Payload
 from fglaudit.privacy.degree_bound import node_examples
 from fglaudit.protocols.fedgat.gat_plan import GatProtocol, attended_rows
+from fglaudit.protocols.fedgat.gat_training import Bounds
 from fglaudit.view import Observer
 
 
@@ -39,16 +43,16 @@ class DistGAT(GatProtocol):
     rounds: int = 150
     local_steps: int = 1
     participation: float = 1.0
-    weighting: str = "uniform"
-    optimizer: str = "sgd"
+    weighting: Weighting = "uniform"
+    optimizer: Optimizer = "sgd"
     learning_rate: float = 2.0
     weight_decay: float = 5e-3
     dropout: float = 0.5
     feature_dropout: float = 0.5
     proximal: float = 0.0
     keep_optimizer: bool = True
-    bounds: str = "none"
-    choice: str = "last"
+    bounds: Bounds = "none"
+    choice: Choice = "last"
 
     def examples(self, graph: FederatedGraph) -> Examples:
         return node_examples(graph, passes=self.averaging().passes(), hops=self.layers)

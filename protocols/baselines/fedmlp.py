@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from fglaudit.context import Aggregate, Examples, Uploads
-from fglaudit.errors import require_known, require_least
+from fglaudit.errors import require_least
 from fglaudit.federated.fedavg import averaged_models, broadcast, largest_share, trainers, upload_models
 from fglaudit.federated.node_clients import NodeClients, check_node_clients
-from fglaudit.federated.node_progress import CHOICES, Record
+from fglaudit.federated.node_progress import Choice, Record
 from fglaudit.federated.perceptron_steps import LocalSteps
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
@@ -50,11 +50,10 @@ class FedMLP(FederatedProtocol):
     local_steps: int = 10
     learning_rate: float = 0.1
     batch_size: int = 5
-    choice: str = "validation"
+    choice: Choice = "validation"
 
     def __post_init__(self) -> None:
         require_least(self, hidden=1, rounds=1)
-        require_known(self, choice=CHOICES)
         self.local()
 
     def local(self) -> LocalSteps:

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from fglaudit.errors import require_known, require_least
 from fglaudit.federated.node_clients import NodeClients
-from fglaudit.federated.node_progress import CHOICES, Record
+from fglaudit.federated.node_progress import CHOICES, Choice, Record
 from fglaudit.federated.problem import check_trainable, pooled
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
@@ -85,7 +85,7 @@ class FullBatchProtocol(FederatedProtocol):
     rounds: int
     local_steps: int
     learning_rate: float
-    choice: str
+    choice: Choice
 
     def initial(self, layout: Layout, rng: torch.Generator) -> Tensor:
         """Draw the first model [D]; ``rng`` is that of the training."""

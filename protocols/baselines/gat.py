@@ -14,13 +14,16 @@ from typing import ClassVar
 import torch
 
 from fglaudit.context import Examples
+from fglaudit.federated.node_progress import Choice
 from fglaudit.federated.problem import pooled
+from fglaudit.federated.training import Optimizer
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.gat import unit_ball
 from fglaudit.payloads import Payload
 from fglaudit.privacy.degree_bound import node_examples
 from fglaudit.protocols.fedgat.gat_plan import GatProtocol
+from fglaudit.protocols.fedgat.gat_training import Bounds
 
 
 @dataclass(frozen=True)
@@ -36,13 +39,13 @@ class GAT(GatProtocol):
     output_heads: int = 1
     rounds: int = 150
     local_steps: int = 1
-    optimizer: str = "sgd"
+    optimizer: Optimizer = "sgd"
     learning_rate: float = 2.0
     weight_decay: float = 5e-3
     dropout: float = 0.5
     feature_dropout: float = 0.5
-    bounds: str = "none"
-    choice: str = "last"
+    bounds: Bounds = "none"
+    choice: Choice = "last"
 
     def examples(self, graph: FederatedGraph) -> Examples:
         return node_examples(graph, passes=self.averaging().passes(), hops=self.layers, pooled=True)

@@ -14,10 +14,10 @@ import torch
 from fglaudit.context import Examples
 from fglaudit.errors import require_least
 from fglaudit.federated.problem import Problem, check_trainable, pooled
-from fglaudit.federated.training import LocalModels, LocalSettings, accuracies, hits
+from fglaudit.federated.training import LocalModels, LocalSettings, Optimizer, accuracies, hits
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
-from fglaudit.nn.networks import network
+from fglaudit.nn.networks import NetworkName, network
 from fglaudit.nn.weights import gcn_layout, glorot, unflatten
 from fglaudit.payloads import Payload
 from fglaudit.privacy.degree_bound import node_examples
@@ -34,12 +34,12 @@ class GCN(FederatedProtocol):
     pooled: ClassVar[bool] = True
     """Whether one party trains on all clients' nodes; otherwise every client trains a model of its own."""
 
-    network: str = "gcn"
+    network: NetworkName = "gcn"
     layers: int = 2
     hidden: int = 16
     rounds: int = 300
     local_steps: int = 1
-    optimizer: str = "sgd"
+    optimizer: Optimizer = "sgd"
     learning_rate: float = 0.5
     weight_decay: float = 5e-4
     dropout: float = 0.5

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.errors import require_least
+from fglaudit.federated.node_progress import Choice
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.sparse import SparseMatrix
@@ -33,7 +34,7 @@ class GraphSAGE(FullBatchProtocol):
     rounds: int = 500
     local_steps: int = 10
     learning_rate: float = 0.02
-    choice: str = "validation"
+    choice: Choice = "validation"
 
     def __post_init__(self) -> None:
         require_least(self, layers=1, hidden=1)

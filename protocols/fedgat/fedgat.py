@@ -45,18 +45,21 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from fglaudit.context import Aggregate, Release, Uploads
-from fglaudit.errors import FglauditError, require_known, require_least
+from fglaudit.errors import FglauditError, require_least
+from fglaudit.federated.fedavg import Weighting
 from fglaudit.federated.home_head import unit_rows
 from fglaudit.federated.needs import refuse_made, refuse_memory
 from fglaudit.federated.neighborhood import KeptEdges, foreign_nodes_within
+from fglaudit.federated.node_progress import Choice
 from fglaudit.federated.sending import to_server
 from fglaudit.federated.smoothing import propagated, random_rows, remarks
+from fglaudit.federated.training import Optimizer
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.chebyshev import Series, attention_series
@@ -71,7 +74,7 @@ from fglaudit.payloads import (
 )
 from fglaudit.protocols.fedgat.gat_field import Clients, Field
 from fglaudit.protocols.fedgat.gat_plan import GatProtocol, Plan, attended_rows, edge_layer
-from fglaudit.protocols.fedgat.gat_training import FirstLayer, GatTraining
+from fglaudit.protocols.fedgat.gat_training import Bounds, FirstLayer, GatTraining
 from fglaudit.protocols.fedgat.masked_layer import MaskedLayer
 from fglaudit.protocols.fedgat.masked_messages import announce, deliver, merge_rows
 from fglaudit.protocols.fedgat.masked_sensitivity import dependent_fields, joint_gain
@@ -81,10 +84,11 @@ from fglaudit.sealing import SealedTensor
 from fglaudit.structure import Attention, Structure
 from fglaudit.view import Observer
 
-VARIANTS: dict[str, type[Masked]] = {"matrix": MaskedMatrices, "vector": MaskedVectors}
-PATHS = ("auto", "matrices", "moments")
-NEIGHBORHOODS = ("closed",)
-REMOTES = ("matrices", "embeddings")
+Variant = Literal["matrix", "vector"]
+VARIANTS: dict[Variant, type[Masked]] = {"matrix": MaskedMatrices, "vector": MaskedVectors}
+PathName = Literal["auto", "matrices", "moments"]
+Neighborhood = Literal["closed"]
+Remote = Literal["matrices", "embeddings"]
 SEALABLE = "use variant: matrix"
 
 
@@ -111,33 +115,32 @@ class FedGAT(GatProtocol):
     shown: ClassVar[tuple[str, ...]] = ("variant", "degree")
     emits: ClassVar[tuple[type[Payload], ...]] = (RawFeatures, MaskedMatrices, MaskedVectors, Embeddings, ModelUpdate)
 
-    variant: str = "matrix"
+    variant: Variant = "matrix"
     layers: int = 2
     heads: int = 8
     hidden: int = 8
     output_heads: int = 1
     degree: int = 16
     domain: float = 2.0
-    neighborhood: str = "closed"
-    remote: str = "embeddings"
+    neighborhood: Neighborhood = "closed"
+    remote: Remote = "embeddings"
     rounds: int = 150
     local_steps: int = 1
     participation: float = 1.0
-    weighting: str = "uniform"
-    optimizer: str = "sgd"
+    weighting: Weighting = "uniform"
+    optimizer: Optimizer = "sgd"
     learning_rate: float = 2.0
     weight_decay: float = 5e-3
     dropout: float = 0.5
     feature_dropout: float = 0.5
     proximal: float = 0.0
     keep_optimizer: bool = True
-    bounds: str = "scores"
-    choice: str = "last"
+    bounds: Bounds = "scores"
+    choice: Choice = "last"
     smoothing_hops: int = 0
-    path: str = "auto"
+    path: PathName = "auto"
 
     def __post_init__(self) -> None:
-        require_known(self, variant=VARIANTS, path=PATHS, neighborhood=NEIGHBORHOODS, remote=REMOTES)
         require_least(self, smoothing_hops=0)
         self.shape()
         self.series()

@@ -9,17 +9,18 @@ import torch
 from torch import Tensor
 
 from fglaudit.errors import FglauditError
-from fglaudit.federated.fedavg import FedAvg
+from fglaudit.federated.fedavg import FedAvg, Weighting
 from fglaudit.federated.neighborhood import KeptEdges
+from fglaudit.federated.node_progress import Choice
 from fglaudit.federated.problem import check_trainable
-from fglaudit.federated.training import LocalSettings
+from fglaudit.federated.training import LocalSettings, Optimizer
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.gat import EdgeLayer, GatShape, Scores, initial_model, softmax_scores
 from fglaudit.nn.gcn import client_inputs
 from fglaudit.payloads import ModelUpdate
 from fglaudit.protocols.fedgat.gat_field import Clients, Exchange, Field
-from fglaudit.protocols.fedgat.gat_training import FirstLayer, GatSettings, GatTraining, Part, Problem
+from fglaudit.protocols.fedgat.gat_training import Bounds, FirstLayer, GatSettings, GatTraining, Part, Problem
 from fglaudit.rng import split
 from fglaudit.structure import Models, Structure, Training
 
@@ -81,16 +82,16 @@ class GatProtocol(FederatedProtocol):
     rounds: int
     local_steps: int
     participation: float = 1.0
-    weighting: str = "uniform"
-    optimizer: str
+    weighting: Weighting = "uniform"
+    optimizer: Optimizer
     learning_rate: float
     weight_decay: float
     dropout: float
     feature_dropout: float
     proximal: float = 0.0
     keep_optimizer: bool = True
-    bounds: str
-    choice: str
+    bounds: Bounds
+    choice: Choice
 
     def __post_init__(self) -> None:
         self.shape()

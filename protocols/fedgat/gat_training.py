@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from torch.nn import functional
 from fglaudit.errors import FglauditError, require_known, require_least, require_shares
 from fglaudit.federated.example_gradients import private_mean
 from fglaudit.federated.fedavg import FedAvg, average, broadcast, sample_clients, upload
+from fglaudit.federated.node_progress import CHOICES
 from fglaudit.federated.sending import send
 from fglaudit.federated.training import accuracies
 from fglaudit.interfaces import Channel, Trained
@@ -29,8 +30,8 @@ Optimizer = torch.optim.SGD | BatchedAdam
 FirstLayer = Callable[[LayerWeights], Tensor]
 """From the first layer's weights to its means [K, rows, heads, out]."""
 
-BOUNDS = ("scores", "all", "first-layer", "none")
-CHOICES = ("last", "validation")
+Bounds = Literal["scores", "all", "first-layer", "none"]
+BOUNDS: tuple[Bounds, ...] = get_args(Bounds)
 
 
 class Dropout(NamedTuple):

@@ -40,15 +40,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from fglaudit.context import Aggregate, Examples, Release, Uploads
-from fglaudit.errors import FglauditError, require_known, require_least
+from fglaudit.errors import FglauditError, require_least
 from fglaudit.federated.client_blocks import block_fields
-from fglaudit.federated.fedavg import FedAvg
+from fglaudit.federated.fedavg import FedAvg, Weighting
 from fglaudit.federated.hop_exchange import HopExchange
 from fglaudit.federated.neighbor_sums import add_messages, buckets, sender_sums, weighted_sums
 from fglaudit.federated.neighborhood import HeldRows, KeptEdges, foreign_nodes_within
@@ -56,11 +56,11 @@ from fglaudit.federated.problem import Gathered, Problem, check_trainable, gathe
 from fglaudit.federated.received_once import ReceivedOnce
 from fglaudit.federated.sending import from_server, to_server
 from fglaudit.federated.smoothing import random_rows, remarks
-from fglaudit.federated.training import LocalSettings
+from fglaudit.federated.training import LocalSettings, Optimizer
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.gcn import Field
-from fglaudit.nn.networks import network
+from fglaudit.nn.networks import NetworkName, network
 from fglaudit.nn.shared_rows import SharedRows
 from fglaudit.nn.sparse import row_starts
 from fglaudit.nn.weights import Layout, gcn_layout, glorot
@@ -70,7 +70,7 @@ from fglaudit.rng import split
 from fglaudit.structure import Codes, Convolutions, Models, Structure, Sums
 from fglaudit.view import Observer
 
-AGGREGATES = ("normalised", "counts")
+Weights = Literal["normalised", "counts"]
 
 
 @dataclass(frozen=True)
@@ -93,18 +93,18 @@ class FedGCN(FederatedProtocol):
     emits: ClassVar[tuple[type[Payload], ...]] = (NeighborSums, HopSums, ModelUpdate)
 
     hops: int = 2
-    aggregate: str = "normalised"
-    network: str = "gcn"
+    aggregate: Weights = "normalised"
+    network: NetworkName = "gcn"
     layers: int = 2
     hidden: int = 16
     rounds: int = 300
     local_steps: int = 3
-    optimizer: str = "sgd"
+    optimizer: Optimizer = "sgd"
     learning_rate: float = 0.5
     weight_decay: float = 5e-4
     dropout: float = 0.5
     participation: float = 1.0
-    weighting: str = "uniform"
+    weighting: Weighting = "uniform"
     smoothing_hops: int = 0
 
     def __post_init__(self) -> None:
@@ -114,7 +114,6 @@ class FedGCN(FederatedProtocol):
                 f"fedgcn smooths sums that clients hold of own nodes and their neighbours, 1 or 2 hops; got "
                 f"{self.hops} with smoothing_hops: {self.smoothing_hops}; use hops: 1 or 2, or smoothing_hops: 0"
             )
-        require_known(self, aggregate=AGGREGATES)
         if network(self.network).means and self.hops and self.aggregate != "counts":
             raise FglauditError(
                 f"fedgcn's network: {self.network} averages over neighbours, so clients need plain sums; got "

@@ -43,16 +43,16 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from fglaudit.context import Aggregate, Uploads
-from fglaudit.errors import FglauditError, require_known
+from fglaudit.errors import FglauditError
 from fglaudit.federated.fedavg import averaged_models
 from fglaudit.federated.sending import from_server, to_server
-from fglaudit.federated.subgraph_average import TESTED
+from fglaudit.federated.subgraph_average import Tested
 from fglaudit.federated.subgraph_inputs import SubgraphInputs
 from fglaudit.federated.subgraph_progress import Progress
 from fglaudit.federated.subgraph_training import SubgraphSettings
@@ -65,7 +65,7 @@ from fglaudit.protocols.fedgt.hybrid_protocol import HybridProtocol
 from fglaudit.sealing import SealedTensor
 from fglaudit.structure import Centroids, PersonalAverages, Structure
 
-SIMILARITIES = ("global-nodes", "global-nodes-unaligned", "local-updates", "label-distributions", "fedavg")
+Similarity = Literal["global-nodes", "global-nodes-unaligned", "local-updates", "label-distributions", "fedavg"]
 COLLAPSED = 0.999
 """A client's weight in its own average above which the others no longer count."""
 
@@ -86,15 +86,14 @@ class FedGT(HybridProtocol):
     shown: ClassVar[tuple[str, ...]] = ("similarity", "tau")
     emits: ClassVar[tuple[type[Payload], ...]] = (GlobalNodes, ModelUpdate, LabelDistributions)
 
-    similarity: str = "global-nodes"
+    similarity: Similarity = "global-nodes"
     tau: float = 5.0
     keep_optimizer: bool = True
-    tested: str = "local"
+    tested: Tested = "local"
     debiased: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_known(self, similarity=SIMILARITIES, tested=TESTED)
         if not (self.tau >= 0 and math.isfinite(self.tau)):
             raise FglauditError(f"tau must be finite and not negative; got {self.tau:g}; the paper uses 5")
 

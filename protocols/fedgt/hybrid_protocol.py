@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fglaudit.errors import FglauditError, require_known, require_least
+from fglaudit.errors import FglauditError, require_least
 from fglaudit.federated.subgraph_inputs import SubgraphInputs, check_subgraphs
 from fglaudit.federated.subgraph_protocol import SubgraphProtocol
 from fglaudit.federated.subgraph_training import SubgraphModels, SubgraphSettings, Surroundings
@@ -18,8 +18,8 @@ from fglaudit.interfaces import Channel
 from fglaudit.nn.graph_transformer import GraphTransformer
 from fglaudit.nn.two_attention_transformer import TwoAttentionTransformer
 from fglaudit.nn.weights import Layout
-from fglaudit.protocols.fedgt.neighbor_sampling import STRATEGIES, find_candidates
-from fglaudit.protocols.fedgt.sources import POWERS, SOURCES, TOKENS, Form, PaperForm, PublishedForm
+from fglaudit.protocols.fedgt.neighbor_sampling import Strategy, find_candidates
+from fglaudit.protocols.fedgt.sources import POWERS, TOKENS, Form, PaperForm, PublishedForm, Source
 from fglaudit.rng import split
 
 
@@ -48,15 +48,14 @@ class HybridProtocol(SubgraphProtocol):
     neighbors: int = 16
     global_nodes: int = 10
     encoding: int = 8
-    sampling: str = "ppr"
+    sampling: Strategy = "ppr"
     restart: float = 0.15
     candidates: int = 64
     momentum: float = 0.9
     global_scale: float = 1.0
-    source: str = "paper"
+    source: Source = "paper"
 
     def __post_init__(self) -> None:
-        require_known(self, source=SOURCES, sampling=STRATEGIES)
         super().__post_init__()
         require_least(self, neighbors=1, global_nodes=1, encoding=0, candidates=self.neighbors)
         if not (self.global_scale > 0 and math.isfinite(self.global_scale)):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,7 +27,8 @@ from fglaudit.errors import unknown
 from fglaudit.graph import ClientGraph
 from fglaudit.protocols.fedgt.ppr import largest_scores
 
-STRATEGIES = ("ppr", "graphsage", "attribute", "neighbors")
+Strategy = Literal["ppr", "graphsage", "attribute", "neighbors"]
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 ROWS_AT_ONCE = 2048
 
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -45,7 +45,7 @@ from fglaudit.protocols.fedgt.sampled_neighbors import SampledNeighbors
 from fglaudit.protocols.fedgt.surrounding_sequences import SurroundingSequences, over_degrees
 from fglaudit.structure import Transformer
 
-SOURCES = ("paper", "code")
+Source = Literal["paper", "code"]
 TOKENS = 2
 """Learned tokens in every sequence of the code."""
 POWERS = 6

@@ -33,13 +33,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from fglaudit.context import Examples, Release
-from fglaudit.errors import FglauditError, require_known, require_least
+from fglaudit.errors import FglauditError, require_least
 from fglaudit.federated.sending import send
 from fglaudit.graph import ClientGraph, FederatedGraph, last_places
 from fglaudit.interfaces import Channel
@@ -61,7 +61,7 @@ from fglaudit.rng import moved, split
 from fglaudit.structure import Generators, NoisyRows, Structure
 from fglaudit.view import Observer
 
-GENERATORS = ("trained", "simulated")
+Generator = Literal["trained", "simulated"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class FedSage(FedAvgSage):
         RawFeatures,
     )
 
-    generator: str = "trained"
+    generator: Generator = "trained"
     hidden_share: float = 0.5
     slots: int = 5
     embedding: int = 128
@@ -100,7 +100,6 @@ class FedSage(FedAvgSage):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_known(self, generator=GENERATORS)
         require_least(
             self, slots=1, embedding=1, generator_hidden=1, generator_epochs=0, generator_rounds=0, exchanged=1
         )

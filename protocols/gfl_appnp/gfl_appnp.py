@@ -44,17 +44,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from fglaudit.context import Aggregate, Release, Uploads
-from fglaudit.errors import FglauditError, require_known, require_least
+from fglaudit.errors import FglauditError, require_least
 from fglaudit.federated.fedavg import ROUNDING, averaged_models, broadcast, largest_share, trainers, upload_models
 from fglaudit.federated.neighborhood import foreign_nodes_within
-from fglaudit.federated.node_clients import TASKS, NodeClients, check_node_clients, task_of
-from fglaudit.federated.node_progress import CHOICES, Record
+from fglaudit.federated.node_clients import NodeClients, check_node_clients, task_of
+from fglaudit.federated.node_progress import Choice, Record
 from fglaudit.federated.perceptron_steps import LocalSteps
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
@@ -74,9 +74,10 @@ from fglaudit.rng import split
 from fglaudit.structure import Encoder, Models, Propagation, Structure
 from fglaudit.view import Observer
 
-VARIANTS = ("full", "v1", "v2")
-SOURCES = ("paper", "code")
-AVERAGINGS = ("trainers", "all")
+Variant = Literal["full", "v1", "v2"]
+Task = Literal["auto", "dnc", "snc", "sc"]
+Source = Literal["paper", "code"]
+Averaging = Literal["trainers", "all"]
 
 
 @dataclass(frozen=True)
@@ -109,30 +110,22 @@ class GFLAPPNP(FederatedProtocol):
         PropagatedJacobians,
     )
 
-    variant: str = "full"
-    task: str = "auto"
+    variant: Variant = "full"
+    task: Task = "auto"
     hidden: int = 64
     alpha: float = 0.1
     propagation_steps: int = 10
     rounds: int = 300
     local_steps: int = 10
-    averaging: str = "trainers"
+    averaging: Averaging = "trainers"
     learning_rate: float = 0.5
     batch_size: int = 0
     jacobian_noise: float = 1.0
-    choice: str = "validation"
-    source: str = "paper"
+    choice: Choice = "validation"
+    source: Source = "paper"
     truncated: bool = False
 
     def __post_init__(self) -> None:
-        require_known(
-            self,
-            variant=VARIANTS,
-            task=("auto", *TASKS),
-            averaging=AVERAGINGS,
-            choice=CHOICES,
-            source=SOURCES,
-        )
         if not 0 < self.alpha < 1:
             raise FglauditError(
                 f"alpha is a probability strictly between 0 and 1; got {self.alpha:g}; the paper uses 0.1"

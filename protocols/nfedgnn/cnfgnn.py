@@ -35,11 +35,15 @@ from torch import Tensor
 from fglaudit.context import Aggregate, Release, Uploads
 from fglaudit.errors import FglauditError
 from fglaudit.federated.fedavg import averaged_models, broadcast
+from fglaudit.federated.node_progress import Choice
 from fglaudit.federated.sending import to_server
+from fglaudit.federated.training import Optimizer
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.payloads import LatentGradients, Latents, ModelUpdate, Payload, is_repeated
 from fglaudit.protocols.nfedgnn.split_training import (
+    Loss,
+    Split,
     SplitProtocol,
     first_layer,
     send_gradients,
@@ -62,19 +66,19 @@ class CNFGNN(SplitProtocol):
     shown: ClassVar[tuple[str, ...]] = ("split", "optimizer")
     emits: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate, Latents, LatentGradients)
 
-    split: str = "gcn"
+    split: Split = "gcn"
     hidden: int = 16
     heads: int = 8
     rounds: int = 200
-    optimizer: str = "adam"
+    optimizer: Optimizer = "adam"
     learning_rate: float = 0.1
-    server_optimizer: str = "adam"
+    server_optimizer: Optimizer = "adam"
     server_learning_rate: float = 0.1
     weight_decay: float = 5e-4
     dropout: float = 0.5
     feature_dropout: float = 0.0
-    loss: str = "mean"
-    choice: str = "last"
+    loss: Loss = "mean"
+    choice: Choice = "last"
     keep_optimizer: bool = True
 
     def structure(self, graph: FederatedGraph) -> Structure:

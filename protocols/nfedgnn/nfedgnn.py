@@ -39,25 +39,34 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from fglaudit.context import Release
-from fglaudit.errors import FglauditError, require_known, require_least
+from fglaudit.errors import FglauditError, require_least
 from fglaudit.federated.fedavg import sample_clients
+from fglaudit.federated.node_progress import Choice
 from fglaudit.federated.smoothing import remarks
+from fglaudit.federated.training import Optimizer
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.payloads import LatentGradients, Latents, ModelUpdate, Payload
-from fglaudit.protocols.nfedgnn.split_training import SplitProtocol, send_gradients, send_latents, send_model
+from fglaudit.protocols.nfedgnn.split_training import (
+    Loss,
+    Split,
+    SplitProtocol,
+    send_gradients,
+    send_latents,
+    send_model,
+)
 from fglaudit.protocols.nfedgnn.user_weights import Entries, UserWeights
 from fglaudit.rng import split
 from fglaudit.structure import Structure, Training
 
-INITIAL_WEIGHTS = ("broadcast", "private")
-EVALUATIONS = ("training", "clean")
+InitialWeights = Literal["broadcast", "private"]
+Evaluation = Literal["training", "clean"]
 
 
 @dataclass(frozen=True)
@@ -83,29 +92,28 @@ class NFedGNN(SplitProtocol):
     shown: ClassVar[tuple[str, ...]] = ("split", "smoothness", "initial_weights")
     emits: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate, Latents, LatentGradients)
 
-    split: str = "gcn"
+    split: Split = "gcn"
     smoothness: float = 100.0
     hidden: int = 16
     heads: int = 8
     rounds: int = 200
-    optimizer: str = "adam"
+    optimizer: Optimizer = "adam"
     learning_rate: float = 0.1
-    server_optimizer: str = "adam"
+    server_optimizer: Optimizer = "adam"
     server_learning_rate: float = 0.1
     weight_decay: float = 5e-4
     dropout: float = 0.5
     feature_dropout: float = 0.0
-    loss: str = "mean"
-    choice: str = "last"
-    evaluation: str = "training"
+    loss: Loss = "mean"
+    choice: Choice = "last"
+    evaluation: Evaluation = "training"
     participation: float = 1.0
-    initial_weights: str = "broadcast"
+    initial_weights: InitialWeights = "broadcast"
     smoothing_hops: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_least(self, smoothing_hops=0)
-        require_known(self, evaluation=EVALUATIONS, initial_weights=INITIAL_WEIGHTS)
         if not 0 < self.participation <= 1:
             raise FglauditError(
                 f"participation is a share of the users in (0, 1]; got {self.participation:g}; use 1 for all"

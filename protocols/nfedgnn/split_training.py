@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -13,9 +13,10 @@ from torch.nn import functional
 from fglaudit.errors import FglauditError, require_known, require_least, require_shares
 from fglaudit.federated.fedavg import broadcast
 from fglaudit.federated.needs import refuse_memory
+from fglaudit.federated.node_progress import CHOICES, Choice
 from fglaudit.federated.problem import check_trainable
 from fglaudit.federated.sending import from_server, to_server
-from fglaudit.federated.training import accuracies
+from fglaudit.federated.training import Optimizer, accuracies
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.gat import GatShape, initial_model
@@ -27,9 +28,10 @@ from fglaudit.rng import moved, split
 from fglaudit.structure import Latent, Structure, Training
 from fglaudit.view import Observer
 
-SPLITS = ("gcn", "gat")
-LOSSES = ("mean", "sum")
-CHOICES = ("last", "validation")
+Split = Literal["gcn", "gat"]
+SPLITS: tuple[Split, ...] = get_args(Split)
+Loss = Literal["mean", "sum"]
+LOSSES: tuple[Loss, ...] = get_args(Loss)
 
 
 @dataclass(frozen=True)
@@ -224,21 +226,21 @@ class SplitProtocol(FederatedProtocol):
 
     server_holds_edges: ClassVar[bool] = True
 
-    split: str
+    split: Split
     smoothness: float = 0.0
     smoothing_hops: int = 0
     hidden: int
     heads: int
     rounds: int
-    optimizer: str
+    optimizer: Optimizer
     learning_rate: float
-    server_optimizer: str
+    server_optimizer: Optimizer
     server_learning_rate: float
     weight_decay: float
     dropout: float
     feature_dropout: float
-    loss: str
-    choice: str
+    loss: Loss
+    choice: Choice
 
     def __post_init__(self) -> None:
         require_least(self, rounds=1)

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from fglaudit.errors import require_known, require_least
+from fglaudit.federated.training import OPTIMIZERS
 from fglaudit.sparse_tensors import csr
 
-OPTIMIZERS = ("adam", "sgd")
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 """Adam's constants, those of its paper and of torch."""
 _CHUNK = 2**18  # numbers that one update touches at a time: its temporaries stay in the cache

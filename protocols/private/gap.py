@@ -38,20 +38,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Final, Literal
 
 import torch
 from torch import Tensor
 
 from fglaudit.context import REPORTING_NODE, Aggregate, Examples, Release, Uploads
-from fglaudit.errors import FglauditError, require_known, require_least
+from fglaudit.errors import FglauditError, require_least
 from fglaudit.federated.embedding_sums import EmbeddingExchange
 from fglaudit.federated.fedavg import FedAvg, averaged_models, trainers
 from fglaudit.federated.home_head import joined, rows_alone, unit_rows
 from fglaudit.federated.hop_exchange import HopExchange
 from fglaudit.federated.neighborhood import KeptEdges, foreign_nodes_within
 from fglaudit.federated.problem import check_trainable, gather_features
-from fglaudit.federated.training import LocalSettings
+from fglaudit.federated.training import LocalSettings, Optimizer
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.codes import public_codes
@@ -63,11 +63,14 @@ from fglaudit.rng import split
 from fglaudit.structure import Codes, EmbeddedRows, Models, Structure
 from fglaudit.view import Observer
 
-EDGE, REPORTING, NODE = "edge", REPORTING_NODE, "node"
-UNITS = (EDGE, REPORTING, NODE)
+EDGE: Final = "edge"
+REPORTING: Final = REPORTING_NODE
+NODE: Final = "node"
+RecordUnit = Literal["edge", "reporting node", "node"]
 CLIENTS, TRUSTED = "clients", "server"
+NoiseAt = Literal["clients", "server"]
 CODES = "codes"
-SUMS_OF = ("rows", CODES)
+SumsOf = Literal["rows", "codes"]
 
 
 @dataclass(frozen=True)
@@ -94,23 +97,22 @@ class GAP(FederatedProtocol):
     later: ClassVar[str] = "totals"
 
     hops: tuple[int, ...] = (1, 2)
-    unit: str = "edge"
-    noise_at: str = "clients"
+    unit: RecordUnit = "edge"
+    noise_at: NoiseAt = "clients"
     most_uses: int = 0
     dimension: int = 16
-    sums_of: str = "rows"
+    sums_of: SumsOf = "rows"
     code_seed: int = 0
     home_weight: float = 1.0
     encoder_rounds: int = 30
     rounds: int = 60
     local_steps: int = 3
-    optimizer: str = "sgd"
+    optimizer: Optimizer = "sgd"
     learning_rate: float = 2.0
     weight_decay: float = 3e-3
 
     def __post_init__(self) -> None:
         check_hops(self.name, self.hops)
-        require_known(self, unit=UNITS, noise_at=(CLIENTS, TRUSTED), sums_of=SUMS_OF)
         require_least(self, most_uses=0, dimension=1, encoder_rounds=1)
         if self.unit == EDGE and self.most_uses:
             raise FglauditError(

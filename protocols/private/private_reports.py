@@ -40,7 +40,7 @@ from torch.nn.functional import one_hot
 from fglaudit.context import REPORTING_NODE, Aggregate, Examples, Release, Uploads
 from fglaudit.errors import FglauditError, require_least
 from fglaudit.federated.fedavg import averaged_models, trainers
-from fglaudit.federated.home_head import HOME_HOPS, NO_FEATURES, OWN_ROW, HomeHead, joined
+from fglaudit.federated.home_head import HOME_HOPS, NO_FEATURES, OWN_ROW, AtHome, HomeHead, joined
 from fglaudit.federated.hop_exchange import HopExchange
 from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.federated.problem import check_trainable
@@ -80,7 +80,7 @@ class PrivateReports(FederatedProtocol):
     code_hops: tuple[int, ...] = (8, 16, 32)
     width: int = 512
     code_seed: int = 0
-    features_at_home: str = "own-row"
+    features_at_home: AtHome = "own-row"
     home_weight: float = 1.5
     report_weight: float = 1.0
     most_classes: int = 256

@@ -31,7 +31,7 @@ from torch import Tensor
 from fglaudit.context import Aggregate, Examples, Uploads
 from fglaudit.errors import FglauditError, require_least
 from fglaudit.federated.fedavg import averaged_models, trainers
-from fglaudit.federated.home_head import HOME_HOPS, NO_FEATURES, HomeHead, joined
+from fglaudit.federated.home_head import HOME_HOPS, NO_FEATURES, AtHome, HomeHead, joined
 from fglaudit.federated.hop_exchange import HopExchange
 from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.federated.problem import check_trainable
@@ -65,7 +65,7 @@ class StructureOnly(FederatedProtocol):
     hops: tuple[int, ...] = (8, 16, 32)
     width: int = 512
     code_seed: int = 0
-    features_at_home: str = "own-row"
+    features_at_home: AtHome = "own-row"
     home_weight: float = 1.5
     pseudo_labels: bool = False
     rounds: int = 30

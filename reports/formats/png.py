@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import functools
+from typing import NamedTuple
 
 _ZOOM = 2.0
 _OPEN = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">'
 _EMPTY, _LETTER = (f'{_OPEN}<text y="15" font-family="sans-serif">{text}</text></svg>' for text in ("", "M"))
 
 
+class Lack(NamedTuple):
+    """What PNG files lack here, and what to run."""
+
+    what: str
+    fix: str
+
+
 @functools.cache
-def missing() -> str:
-    """Return what PNG files lack here, the package or a font to write with, and what to do; empty if nothing."""
+def lacking() -> Lack | None:
+    """Return what PNG files lack here, the package or a font to write with; None if nothing."""
     try:
         import resvg_py  # noqa: F401
-    except ImportError:
-        return "figures as PNG need resvg-py; the SVG files are there; run: pip install 'fglaudit[png]'"
+    except Exception:  # a broken build raises whatever its libraries do
+        return Lack("resvg-py", "pip install 'fglaudit[png]'")
     if png(_LETTER) != png(_EMPTY):
-        return ""
-    return (
-        "figures as PNG need a font, and none is installed; the SVG files are there; run e.g.: apt install"
-        " fonts-dejavu-core"
-    )
+        return None
+    return Lack("a font, and none is installed", "apt install fonts-dejavu-core")
+
+
+def missing() -> str:
+    """Return :func:`lacking` in a sentence, empty if nothing is."""
+    lack = lacking()
+    return f"figures as PNG need {lack.what}; the SVG files are there; run e.g.: {lack.fix}" if lack else ""
 
 
 def draws() -> bool:
     """Whether PNG files can be drawn here."""
-    return not missing()
+    return lacking() is None
 
 
 def png(svg: str) -> bytes:

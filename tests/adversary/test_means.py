@@ -18,6 +18,7 @@ from fglaudit.attacks.updates.update_shares import UpdateShares
 from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
 from fglaudit.defenses.none import NoDefense
 from fglaudit.facts import Additive, Field
+from fglaudit.federated.training import Optimizer
 from fglaudit.finding import Status
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Defense, FederatedProtocol
@@ -136,7 +137,7 @@ def test_colluding_clients_rebuild_the_others_rows(
 
 
 @pytest.mark.parametrize(("optimizer", "decay"), [("sgd", 0.0), ("sgd", 1e-3), ("adam", 1e-3)])
-def test_weights_of_absent_words_say_how_many_nodes_the_other_trains_on(optimizer: str, decay: float) -> None:
+def test_weights_of_absent_words_say_how_many_nodes_the_other_trains_on(optimizer: Optimizer, decay: float) -> None:
     """Clients have 1 to 4 training nodes in turn: known but for the other's, which no upload was left of."""
     made = graph()
     few = tuple(torch.arange(len(nodes)) <= client for client, nodes in enumerate(made.clients))

@@ -24,7 +24,7 @@ from fglaudit.finding import Status
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Inference, Reconstruction
 from fglaudit.observers import ObserverSpec
-from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgat.fedgat import FedGAT, Variant
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
@@ -43,7 +43,7 @@ def every_third_row_empty(graph: FederatedGraph) -> FederatedGraph:
 
 @pytest.mark.parametrize("attack", [SecondMoments(), PowerMoments()], ids=lambda attack: attack.name)
 @pytest.mark.parametrize("variant", ["matrix", "vector"])
-def test_neighbourhoods_without_an_entry_prove_nothing_wrong(attack: MomentAttack, variant: str) -> None:
+def test_neighbourhoods_without_an_entry_prove_nothing_wrong(attack: MomentAttack, variant: Variant) -> None:
     """Moments of rounding errors were fitted by rows a million long, beside which all others counted as zero."""
     graph = every_third_row_empty(example_graph())
     run = record(FedGAT(rounds=1, heads=2, hidden=3, variant=variant), graph)
@@ -66,7 +66,7 @@ def test_a_hub_without_an_entry_is_not_proven_to_have_some(attack: VectorColumns
     x = rows / rows.sum(1, keepdim=True).clamp(min=1)
     x[0] = 0
     star = dataclasses.replace(graph, x=x, edge_index=edges, features=FeatureKind.SCALED_BINARY)
-    variant = "vector" if isinstance(attack, VectorColumns) else "matrix"
+    variant: Variant = "vector" if isinstance(attack, VectorColumns) else "matrix"
     run = record(FedGAT(rounds=1, heads=2, hidden=3, variant=variant), star)
     proven = 0
     for client in range(3):

@@ -25,7 +25,7 @@ from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.observers import ObserverSpec
 from fglaudit.payloads import SERVER, ModelUpdate
-from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgat.fedgat import FedGAT, Variant
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
@@ -65,7 +65,7 @@ def attacked(run: Run, attack: Attack, observer: Observer) -> tuple[int, int]:
     ],
     ids=lambda each: getattr(each, "name", each),
 )
-def test_rows_that_rounding_drowns_are_not_proven(attack: Attack, variant: str, scales: tuple[float, ...]) -> None:
+def test_rows_that_rounding_drowns_are_not_proven(attack: Attack, variant: Variant, scales: tuple[float, ...]) -> None:
     graph = scaled(example_graph(nodes=24, features=6), *scales)
     run = record(FedGAT(rounds=1, heads=2, hidden=3, variant=variant), graph)
     for client in range(3):

@@ -238,7 +238,9 @@ def test_dry_run_lists_the_cells_and_writes_nothing(
     assert call("run", "quickstart", "--seeds", "0,1", "--dry-run", "--quick", "--log", "run.log") == 0
     assert sorted(Path().iterdir()) == before
     out = capsys.readouterr().out
-    assert out.count("to do") == int(out.split(" cells")[0].split()[-1]) > 0
+    states = [line[18:32].strip() for line in out.splitlines() if line[16:18] == "  " and " seed " in line]
+    assert len(states) == int(out.split(" cells")[0].split()[-1]) > 0
+    assert set(states) == {"to do", "not-applicable"}, "models alone have no sums to add noise to"
     assert "server, client:each" in out and "csbm-cora" in out and "estimate" not in out
     listed = next(line for line in out.splitlines() if line.startswith("attacks: ")).removeprefix("attacks: ")
     run = {a.name for cell in load_suite("quickstart").cells() if type(cell.protocol).emits for a in cell.attacks}
@@ -275,7 +277,17 @@ def test_list_without_a_kind_counts_them_all(capsys: pytest.CaptureFixture[str])
     assert call("list") == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     kinds = {kind: int(count) for kind, count, *_ in lines}
-    assert list(kinds) == ["protocols", "attacks", "defenses", "servers", "datasets", "partitions", "suites"]
+    assert list(kinds) == [
+        "protocols",
+        "attacks",
+        "defenses",
+        "payloads",
+        "quantities",
+        "servers",
+        "datasets",
+        "partitions",
+        "suites",
+    ]
     assert kinds["attacks"] == len(registry.names("attack")) and kinds["suites"] == len(embedded())
     assert all(line[2:] == ["fglaudit", "list", line[0]] for line in lines)
 

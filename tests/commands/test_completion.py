@@ -15,6 +15,8 @@ import pytest
         ("fglaudit re", ["report", "reproduce"]),
         ("fglaudit run --da", ["--dataset"]),
         ("fglaudit run quickst", ["quickstart"]),
+        ("fglaudit list quan", ["quantities"]),
+        ("fglaudit show node-o", ["node-owner"]),
     ],
 )
 def test_a_shell_completes_commands_options_and_suites(typed: str, offered: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 import torch
@@ -81,7 +82,12 @@ def test_equal_options_give_equal_graphs_and_seeds_differ(cora_like: Graph) -> N
     seed=st.integers(0, 10),
 )
 def test_general_model_meets_its_options(
-    nodes: int, classes: int, homophily_wanted: float, exponent: float, features: str, seed: int
+    nodes: int,
+    classes: int,
+    homophily_wanted: float,
+    exponent: float,
+    features: Literal["binary", "gaussian"],
+    seed: int,
 ) -> None:
     options = CsbmOptions(
         nodes=nodes,

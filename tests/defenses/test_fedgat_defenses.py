@@ -22,7 +22,7 @@ from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol
 from fglaudit.nn.gat import unit_ball
 from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, RawFeatures
 from fglaudit.protocols.baselines.dist_gat import DistGAT
-from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgat.fedgat import FedGAT, Variant
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.rng import derive
@@ -66,7 +66,7 @@ def test_small_neighbourhoods_are_dropped() -> None:
     assert kept(fan(), MinimumNeighborhood(fewest=6)) == []
 
 
-def rows_of(graph: FederatedGraph, defense: Defense, variant: str) -> dict[int, Tensor]:
+def rows_of(graph: FederatedGraph, defense: Defense, variant: Variant) -> dict[int, Tensor]:
     """The distinct rows in the messages about client 0's nodes, by node, ascending."""
     run = record(FedGAT(variant=variant, **SMALL | {"rounds": 1}), graph, defense)
     found = {}
@@ -89,7 +89,7 @@ def rows_of(graph: FederatedGraph, defense: Defense, variant: str) -> dict[int, 
 
 
 @pytest.mark.parametrize("variant", ["matrix", "vector"])
-def test_merged_neighbours_are_means_over_groups(variant: str) -> None:
+def test_merged_neighbours_are_means_over_groups(variant: Variant) -> None:
     graph = fan()
     x = graph.x.double()
     found = rows_of(graph, MergeNeighbors(size=2), variant)
@@ -124,7 +124,7 @@ def test_groups_stay_within_neighbourhoods_and_are_large_enough() -> None:
 
 
 @pytest.mark.parametrize("variant", ["matrix", "vector"])
-def test_merging_keeps_sums_and_trains_on_what_is_sent(variant: str) -> None:
+def test_merging_keeps_sums_and_trains_on_what_is_sent(variant: Variant) -> None:
     graph = mixed_graph(torch.float32)
     merged = record(FedGAT(variant=variant, **SMALL), graph, MergeNeighbors(2))
     dropped = record(FedGAT(variant=variant, **SMALL), graph, DropSingletons())
@@ -167,7 +167,7 @@ def test_features_outside_a_public_subset_are_never_sent() -> None:
 @pytest.mark.parametrize(
     "defense", [MinimumNeighborhood(3), MergeNeighbors(2), FewerFeatures(0.5)], ids=lambda d: d.name
 )
-def test_conformance(defense: Defense, variant: str) -> None:
+def test_conformance(defense: Defense, variant: Variant) -> None:
     check_defense(defense, FedGAT(variant=variant, **SMALL), mixed_graph(torch.float32), quick=True)
 
 

@@ -22,7 +22,7 @@ from fglaudit.facts import Additive
 from fglaudit.interfaces import Attack, Defense
 from fglaudit.payloads import SERVER, HiddenRepresentations, Jacobians, MessageBatch, ModelUpdate
 from fglaudit.privacy.accounting import Relation, compose, epsilon_of, event_of
-from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
+from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP, Variant
 from fglaudit.rng import derive
 from fglaudit.testing import check_attack, check_defense, record
 from fglaudit.view import Observer
@@ -43,7 +43,7 @@ def sent(payload: HiddenRepresentations | Jacobians | ModelUpdate, receiver: int
 
 @pytest.mark.parametrize("variant", ["full", "v1", "v2"])
 @pytest.mark.parametrize("defense", [JointNoise(epsilon=100.0), Clipping(), Quantisation()])
-def test_conformance(defense: Defense, variant: str) -> None:
+def test_conformance(defense: Defense, variant: Variant) -> None:
     check_defense(defense, GFLAPPNP(variant=variant, hidden=8, rounds=3, local_steps=2), graph(), quick=True)
 
 

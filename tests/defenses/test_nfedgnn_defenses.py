@@ -18,6 +18,7 @@ from fglaudit.facts import Additive
 from fglaudit.interfaces import Defense, FederatedProtocol
 from fglaudit.payloads import SERVER, LatentGradients, Latents, MessageBatch, ModelUpdate
 from fglaudit.privacy.accounting import Relation, noise_multiplier
+from fglaudit.privacy.mechanism import Distribution
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
@@ -33,7 +34,7 @@ def context(protocol: FederatedProtocol) -> Context:
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
-def test_conformance(mechanism: str) -> None:
+def test_conformance(mechanism: Distribution) -> None:
     defense = ClippedNoise(mechanism)
     check_defense(defense, NFedGNN(**GCN), user_graph(), quick=True)
     check_defense(defense, CNFGNN(**GCN), user_graph(), quick=True)
@@ -41,7 +42,7 @@ def test_conformance(mechanism: str) -> None:
 
 
 @pytest.mark.parametrize(("mechanism", "norm"), [("gaussian", 2), ("laplace", 1)])
-def test_messages_are_clipped_and_noise_has_the_stated_scale(mechanism: str, norm: int) -> None:
+def test_messages_are_clipped_and_noise_has_the_stated_scale(mechanism: Distribution, norm: int) -> None:
     session = ClippedNoise(mechanism, epsilon=8.0, clip=0.5).bind(context(NFedGNN(**GCN)))
     # four rounds; replacing features moves a message by twice the clip
     scale = noise_multiplier(mechanism, 8.0, 1e-5, Relation.ZERO_OUT, 4) * 2 * 0.5

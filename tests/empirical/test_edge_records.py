@@ -22,7 +22,7 @@ from fglaudit.guarantees import Verdict, Word
 from fglaudit.interfaces import Channel, Defense, FederatedProtocol, Trained
 from fglaudit.payloads import SERVER, LabelDistributions, MessageBatch
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
-from fglaudit.protocols.private.gap import EDGE, GAP, REPORTING
+from fglaudit.protocols.private.gap import EDGE, GAP, REPORTING, RecordUnit
 from fglaudit.protocols.private.private_reports import PrivateReports
 from fglaudit.protocols.private.structure_only import StructureOnly
 from fglaudit.rng import derive
@@ -141,7 +141,7 @@ def test_rows_that_show_edges_by_being_there_are_noticed() -> None:
 
 
 @pytest.mark.parametrize("unit", [REPORTING])
-def test_a_reporting_nodes_guarantee_is_verified(unit: str) -> None:
+def test_a_reporting_nodes_guarantee_is_verified(unit: RecordUnit) -> None:
     found = verdict(GAP(unit=unit, **SHORT), Gaussian(on="EmbeddingSums", unit=unit))
     assert found.word is Word.VERIFIED, found.reason
 

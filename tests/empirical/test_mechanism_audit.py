@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.cli import main
+from fglaudit.empirical.mechanisms import audit
 from fglaudit.empirical.mechanisms.audit import MechanismAudit, Promise, audit_mechanism
 from fglaudit.empirical.mechanisms.calls import AuditedMechanism
 from fglaudit.empirical.mechanisms.inputs import Inputs, Norm, Values
@@ -281,3 +282,19 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     ):
         code, said = called(capsys, *wrong)
         assert code == 2 and fix in said and "Traceback" not in said, said
+
+
+def test_how_long_it_takes_is_said_before_anything_is_replayed_and_changes_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It worked for minutes without a word of how many."""
+    monkeypatch.setattr(audit, "TRIAL", 200)
+    told: list[str] = []
+    promise = Promise(1.0, 1e-5, gaussian=True)
+    found = audit_mechanism(AuditedMechanism(gaussian), promise, Inputs(2), replays=400, progress=told.append)
+    assert told[0].startswith("up to about ") and "200 of 400 replays on one of " in told[0]
+    assert told[1].startswith("1 of ") and "left" not in told[1]
+    assert all(" left" in line for line in told[2:]) and len(told) == found.pairs + 1
+    monkeypatch.setattr(audit, "TRIAL", 400)  # as many as are made: nothing is tried before
+    again = audit_mechanism(AuditedMechanism(gaussian), promise, Inputs(2), replays=400, progress=told.append)
+    assert again == found and told[found.pairs + 1].startswith("1 of ")

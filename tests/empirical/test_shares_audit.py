@@ -11,7 +11,7 @@ from wrapped_defense import Wrapped
 from bench.redteam.planted import Broken
 from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
 from fglaudit.defenses.stack import Stack
-from fglaudit.defenses.training.dp_fedavg import DpFedAvg
+from fglaudit.defenses.training.dp_fedavg import DpFedAvg, Trust
 from fglaudit.empirical.judge import judge
 from fglaudit.facts import Absent, Fact, Field
 from fglaudit.guarantees import Audit, Outcome, Verdict
@@ -83,7 +83,7 @@ def test_shares_that_do_not_suffice_are_refuted(around: type[Broken], words: str
 
 
 @pytest.mark.parametrize("trust", ["local", "server"])
-def test_nothing_is_said_where_nothing_is_promised_of_sums(trust: str) -> None:
+def test_nothing_is_said_where_nothing_is_promised_of_sums(trust: Trust) -> None:
     assert shares(DpFedAvg(trust=trust))[1] is None
 
 

@@ -103,3 +103,52 @@ def test_the_rows_are_those_that_a_run_writes(
     (cell,) = load_suite("small.yaml").cells()
     assert f"1 cell x 1 observer x the attacks that read what each protocol sends = {len(cell.attacks)} rows" in out
     assert 0 < len(cell.attacks) < len(registry.names("attack"))
+
+
+IDLE = SUITE + "defenses: [{name: gaussian, epsilon: 8, unit: edge}]\nseeds: [0, 1]\nattacks: [subset-sum]\n"
+"""FedGCN states the sensitivity of its sums per node."""
+
+
+def test_cells_that_do_not_apply_are_no_cells_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They were listed as to do, with and without estimates."""
+    monkeypatch.chdir(tmp_path)
+    both = IDLE.replace("[{name: gaussian", "[none, {name: gaussian")
+    for options in (["--quick"], []):
+        code, out, error = call(both, capsys, *options)
+        assert code == 0, error
+        assert [line.split("  ")[1].strip() for line in out.splitlines() if " seed " in line] == [
+            *["to do"] * 2, *["not-applicable"] * 2,
+        ]  # fmt: skip
+        (why,) = [line for line in out.splitlines() if "not applicable: " in line]
+        assert "fedgcn states the sensitivity of NeighborSums per node, not per edge" in why
+    assert "2 of 2 cells: " in out
+
+
+@pytest.mark.parametrize("options", [(), ("--quick",)])
+def test_a_suite_in_which_nothing_applies_is_one_to_be_changed(
+    options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, error = call(IDLE, capsys, *options)
+    assert code == ExitCode.INPUT and out.count("not-applicable") == 2
+    assert error.startswith("error: ") and error.count("\n") == 1
+    assert "none of its 2 cells is one: fedgcn states" in error and "change defenses" in error
+
+
+def test_so_is_one_that_was_run_and_a_shard_of_it_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a shard nobody knows what the others have."""
+    monkeypatch.chdir(tmp_path)
+    Path("idle.yaml").write_text(IDLE)
+    arguments = ["run", "idle.yaml", "--device", "cpu", "--jobs", "1", "--quick", "--quiet"]
+    codes = []
+    for more in ([], ["--out", "part", "--shard", "1/2"]):
+        with pytest.raises(SystemExit) as done:
+            main([*arguments, *more])
+        codes.append(done.value.code or 0)
+    assert codes == [ExitCode.INPUT, 0]
+    assert "none of its 2 cells is one: fedgcn states" in capsys.readouterr().err
+    assert (Path("runs") / "small" / "coverage.csv").exists(), "the rows are there, with their reasons"

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from execution_runs import suite
 
+from fglaudit.errors import duration
 from fglaudit.execution import dry_run
-from fglaudit.execution.dry_run import opened
+from fglaudit.execution.dry_run import foretold, opened
 from fglaudit.execution.forecast import forecast
 from fglaudit.execution.forecast.costs import AUDITS
-from fglaudit.execution.forecast.forecast import Forecast, duration
+from fglaudit.execution.forecast.forecast import Forecast
 from fglaudit.execution.forecast.probe import Probe, probe
 from fglaudit.execution.forecast.settings import forecasts
 from fglaudit.recording import record
@@ -84,10 +85,10 @@ def test_a_total_without_attacks_of_unknown_cost_is_a_least_value(monkeypatch: p
     whole = suite(protocols=[PROTOCOLS[0]])
     groups = [([cell], found) for cell, found in zip(whole.cells() * 2, told, strict=False)]
     monkeypatch.setattr(dry_run, "forecasts", lambda *_: iter(groups))
-    assert "at least 9 s of one core" in (last := list(opened(whole))[-1].text)
+    assert "at least 9 s of one core" in (last := list(foretold(whole, opened(whole)))[-1])
     assert "here, without a, b, whose cost is not known;" in last
     monkeypatch.setattr(dry_run, "forecasts", lambda *_: iter(groups[2:]))
-    assert "about 3 s of one core" in (last := list(opened(whole))[-1].text) and "without" not in last
+    assert "about 3 s of one core" in (last := list(foretold(whole, opened(whole)))[-1]) and "without" not in last
 
 
 def test_a_probe_that_takes_too_long_is_ended() -> None:

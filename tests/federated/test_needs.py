@@ -13,7 +13,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.federated import needs
 from fglaudit.payloads import MaskedMatrices, MaskedVectors
 from fglaudit.protocols.fedgat import fedgat
-from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgat.fedgat import FedGAT, Remote, Variant
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.recording import record
 from fglaudit.rng import derive
@@ -23,7 +23,7 @@ from fglaudit.suite.overrides import load_suite
 @pytest.mark.parametrize("variant", ["matrix", "vector"])
 @pytest.mark.parametrize("remote", ["matrices", "embeddings"])
 def test_masked_messages_are_refused_by_the_bytes_that_would_be_sent(
-    monkeypatch: pytest.MonkeyPatch, variant: str, remote: str
+    monkeypatch: pytest.MonkeyPatch, variant: Variant, remote: Remote
 ) -> None:
     graph = mixed_graph(torch.float32)
     protocol = FedGAT(variant=variant, remote=remote, **SMALL | {"rounds": 1})
@@ -44,7 +44,7 @@ def test_masked_messages_are_refused_by_the_bytes_that_would_be_sent(
 
 @pytest.mark.parametrize("variant", ["matrix", "vector"])
 def test_recorded_messages_are_refused_before_anything_is_computed(
-    monkeypatch: pytest.MonkeyPatch, variant: str
+    monkeypatch: pytest.MonkeyPatch, variant: Variant
 ) -> None:
     protocol = FedGAT(variant=variant)
     cell = replace(load_suite("fedgat").cells()[0], protocol=protocol)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fglaudit.federated.fedavg import average
+from fglaudit.federated.fedavg import Weighting, average
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.testing import example_graph, record
@@ -20,7 +20,7 @@ def test_weights_need_not_sum_to_one() -> None:
 
 
 @pytest.mark.parametrize("weighting", ["uniform", "train-nodes"])
-def test_clients_get_the_mean_that_the_settings_say(weighting: str) -> None:
+def test_clients_get_the_mean_that_the_settings_say(weighting: Weighting) -> None:
     graph = example_graph()
     few = (graph.train[0] & (torch.arange(len(graph.train[0])) < 6), *graph.train[1:])
     run = record(FedGCN(hops=0, rounds=1, weighting=weighting), replace(graph, train=few))

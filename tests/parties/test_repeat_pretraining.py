@@ -20,7 +20,7 @@ from fglaudit.interfaces import Attack, Defense
 from fglaudit.observers import ObserverSpec
 from fglaudit.parties.repeat_pretraining import RepeatPretraining
 from fglaudit.payloads import SERVER
-from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN, Weights
 from fglaudit.recording import Recording, record_training
 from fglaudit.scoring.score import Scorer
 from fglaudit.scoring.truth import GroundTruth
@@ -33,7 +33,7 @@ def graph() -> FederatedGraph:
 
 
 def recorded(
-    defense: Defense, clients: int | None, hops: int = 1, aggregate: str = "normalised"
+    defense: Defense, clients: int | None, hops: int = 1, aggregate: Weights = "normalised"
 ) -> tuple[Recording, GroundTruth]:
     active = None if clients is None else RepeatPretraining(clients=clients)
     protocol = FedGCN(hops=hops, rounds=1, local_steps=1, aggregate=aggregate)

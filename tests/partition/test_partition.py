@@ -21,6 +21,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges
 from fglaudit.partition import PartitionSpec, partition_facts, partition_schemes
 from fglaudit.partition.assign import lists_of
+from fglaudit.partition.schemes import Scheme
 from fglaudit.rng import derive
 
 ROOT = Path(os.environ.get("FGLAUDIT_DATA") or "../shared/data").resolve()
@@ -126,7 +127,7 @@ def test_a_shared_split_uses_a_node_alike_at_all_its_clients() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["unbalanced", "overlapping"])
-def test_left_out_nodes_keep_their_ids_and_lose_their_edges(scheme: str) -> None:
+def test_left_out_nodes_keep_their_ids_and_lose_their_edges(scheme: Scheme) -> None:
     graph = apply(PartitionSpec(scheme, 10))
     held = torch.zeros(GRAPH.num_nodes, dtype=torch.bool)
     held[torch.cat(graph.clients)] = True

@@ -14,7 +14,7 @@ from fglaudit.execution.exit_code import ExitCode
 from fglaudit.guarantees import Verdict, Word
 from fglaudit.scaffold import scaffold
 from fglaudit.testing import small_audits
-from fglaudit.testing.plugin_words import guarantee_lines
+from fglaudit.testing.plugin_words import Aside, Line, brief, guarantee_lines
 
 STATED = 'return (Additive(Field("NeighborSums", "sums", "up"), "gaussian", self.std),)'
 PROMISE = """
@@ -172,3 +172,40 @@ def test_an_attack_that_gets_less_than_those_of_the_package_is_told_so(
     assert not done.value.code
     out = capsys.readouterr().out
     assert "more is got from the same messages by an attack of this package: server" in out, out
+
+
+def test_a_reader_gets_the_verdict_first_and_last_and_features_alone() -> None:
+    """It came after a dozen long lines about what nobody had asked; no leak is left out."""
+    server = "server (topology)"
+    lines = [
+        Line("conformance: the rules are kept"),
+        Line("server, features: leaks", ExitCode.FAILED, "features leak to server"),
+        *(
+            Line(f"server, {name}: figures", aside=Aside(name, server, name != "labels"))
+            for name in ("linkage", "labels")
+        ),
+        Line("server, edges: figures", aside=Aside("edges", server, True)),
+        Line("verdict: FAULT: features leak to server", ExitCode.FAILED),
+    ]
+    assert brief(lines) == [
+        "verdict: FAULT: features leak to server",
+        "conformance: the rules are kept",
+        "server, features: leaks",
+        "beside features, this leaks to server (topology): linkage, edges",
+        "--verbose has the figures of 3 answers about other things than features",
+        "verdict: FAULT: features leak to server",
+    ]
+    assert brief([Line("verdict: no fault")]) == ["verdict: no fault"] * 2
+
+
+def test_the_command_says_so_and_verbose_says_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = checked(tmp_path, capsys, "std: float = 1.0", "std: float = 0.001")
+    lines = [line.strip() for line in said.splitlines()]
+    assert code == ExitCode.FAILED and lines[1] == lines[-1] and lines[1].startswith("verdict: FAULT: features leak to")
+    assert not [line for line in lines if ", linkage: " in line] and "this leaks to server" in said
+    name = next(tmp_path.glob("mine_*.py"))
+    cls = re.search(r"class (\w+)\(Defense\)", name.read_text())
+    assert cls is not None
+    code, said = called(capsys, f"{name}:{cls[1]}", "--quick", "--verbose")
+    assert code == ExitCode.FAILED and ", linkage: leaks" in said and said.count("verdict: ") == 1
+    assert said.strip().splitlines()[-1].strip() == lines[-1]

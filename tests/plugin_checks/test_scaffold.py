@@ -31,6 +31,7 @@ def test_a_plugin_is_written_and_found(kind: str, tmp_path: Path, capsys: pytest
     said = capsys.readouterr().out
     path = tmp_path / f"fresh_{kind}.py"
     assert f"fglaudit check {path}:Fresh{kind.capitalize()}" in said
+    assert ("ends with a FAULT" in said) == (kind == "defense"), "what a newcomer takes for a mistake is said before"
     cls = registry.load(kind, f"{path}:Fresh{kind.capitalize()}")
     assert cls.name == f"fresh-{kind}" and re.search("@[A-Z]+@", path.read_text()) is None
     assert max(map(len, path.read_text().splitlines())) <= 120

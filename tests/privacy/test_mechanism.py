@@ -13,6 +13,7 @@ from fglaudit.facts import ROWS, Clipped
 from fglaudit.privacy.accounting import Relation
 from fglaudit.privacy.mechanism import (
     NORMS,
+    Distribution,
     Mechanism,
     calibrated,
     check_norm,
@@ -49,7 +50,7 @@ def test_what_is_not_finite_is_clipped_too(norm: str, bad: float) -> None:
 
 
 @pytest.mark.parametrize(("distribution", "law"), [("gaussian", "norm"), ("laplace", "laplace")])
-def test_noise_has_its_law(distribution: str, law: str) -> None:
+def test_noise_has_its_law(distribution: Distribution, law: str) -> None:
     mechanism = Mechanism(distribution, NORMS[distribution], 0.5, Relation.REPLACE, 3.0, gain=2.0)
     assert (mechanism.sensitivity, mechanism.scale) == (2 * 2.0 * 0.5, 3.0 * 2.0 * 0.5)
     noise = mechanism.with_noise(torch.zeros(50, 2000, dtype=torch.float64), derive(0)).flatten()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 import re
@@ -198,7 +199,7 @@ def test_figures_as_png_are_drawn_where_that_is_possible(
         width, height = (int.from_bytes(drawn[at : at + 4], "big") for at in (16, 20))
         drawing = ElementTree.fromstring((demo / "figure-1.svg").read_text("utf-8"))
         assert (width, height) == (2 * int(drawing.attrib["width"]), 2 * int(drawing.attrib["height"]))
-    png_format.missing.cache_clear()
+    png_format.lacking.cache_clear()
     monkeypatch.setitem(sys.modules, "resvg_py", None)
     records = make_run(seeds=(0,))[:3]
     folder = store(tmp_path / "run", records, plan=records)
@@ -209,7 +210,7 @@ def test_figures_as_png_are_drawn_where_that_is_possible(
     said = capsys.readouterr()
     assert str(folder / "figure-1.svg") in said.out and "pip install 'fglaudit[png]'" in said.err
     assert (folder / "figure-1.png").read_text() == "somebody's own"
-    png_format.missing.cache_clear()
+    png_format.lacking.cache_clear()
 
 
 def test_latex_escapes_everything() -> None:
@@ -228,7 +229,12 @@ def test_tables_for_papers_are_whole(demo: Path) -> None:
 def test_what_pictures_lack_is_said_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """A package that is there is not asked for again: then no font was found."""
     monkeypatch.setattr(png_format, "png", lambda svg: b"")
-    missing = png_format.missing.__wrapped__
+
+    def missing() -> str:
+        png_format.lacking.cache_clear()
+        return png_format.missing()
+
+    monkeypatch.setattr(png_format, "lacking", functools.cache(png_format.lacking.__wrapped__))
     monkeypatch.setitem(sys.modules, "resvg_py", ModuleType("resvg_py"))
     assert "font" in missing() and "pip install" not in missing()
     monkeypatch.setitem(sys.modules, "resvg_py", None)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fglaudit.errors import FglauditError
-from fglaudit.quantities import QUANTITIES
+from fglaudit.quantities import QUANTITIES, quantity
 from fglaudit.scoring.clusters import PairedClusters
 from fglaudit.scoring.metrics import RATES, clusters_of, metric_interval, read_clusters, recorded_clusters
 
@@ -30,7 +30,7 @@ def test_rates_and_scores_have_intervals_of_their_own(metric: str, kind: str) ->
 
 
 def test_every_metric_of_a_quantity_is_known_as_what_it_is() -> None:
-    metrics = {type(found).metric if not isinstance(found, type) else found.metric for found in QUANTITIES.values()}
+    metrics = {quantity(name).metric for name in QUANTITIES}
     assert metrics == {"label_accuracy", "overlap", "auc", "cosine", "exact_rate"}
     assert metrics & RATES == {"label_accuracy", "exact_rate"}
 

@@ -125,9 +125,15 @@ def test_yaml_on_is_a_key_and_exponents_are_numbers() -> None:
         ({"server": [{"name": "repeat-pretraining", "clients": 4}]}, ["server[0]", "at least 4 clients"]),
         ({"server": [{"name": "crafted-weights", "rounds": 2}]}, ["server[0]", "at least 3 rounds", "has 2"]),
         ({"server": [{"name": "repeat-models", "rounds": 3}]}, ["server[0]", "at least 3 rounds", "has 2"]),
-        ({"defenses": [{"name": "gaussian", "unit": "row"}]}, ["defenses[0]", "unit of gaussian 'row'", "node"]),
+        (
+            {"defenses": [{"name": "gaussian", "unit": "row"}]},
+            ["defenses[0]", "'gaussian'", "unknown unit 'row'", "node"],
+        ),
         ({"defenses": [{"name": "clipped-noise", "unit": "nod"}]}, ["defenses[0]", "did you mean 'node'"]),
-        ({"defenses": [{"name": "joint-noise", "unit": "row"}]}, ["defenses[0]", "unit of joint-noise 'row'"]),
+        (
+            {"defenses": [{"name": "joint-noise", "unit": "row"}]},
+            ["defenses[0]", "'joint-noise'", "unknown unit 'row'"],
+        ),
         ({"protocols": [{"name": "appnp", "choice": "best"}]}, ["protocols[0]", "unknown choice 'best'", "last"]),
         ({"protocols": [{"name": "graphsage", "choice": "best"}]}, ["protocols[0]", "unknown choice 'best'"]),
         ({"protocols": [{"name": "fedpub", "hidden": -1}]}, ["protocols[0]", "hidden >= 1", "-1"]),

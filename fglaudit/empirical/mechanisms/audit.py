@@ -9,11 +9,14 @@ That no guess wins proves nothing, so the answer is "refuted" or "not refuted", 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import dp_accounting
 import numpy as np
+import torch
+from torch import Tensor
 
 from fglaudit.empirical.audits.trade_off import ENOUGH, TOO_SMALL
 from fglaudit.empirical.estimates.clopper_pearson import clopper_pearson
@@ -32,7 +35,7 @@ from fglaudit.empirical.mechanisms.calls import AuditedMechanism
 from fglaudit.empirical.mechanisms.exposed_row import exposed_row
 from fglaudit.empirical.mechanisms.guesses import TESTS, guesses
 from fglaudit.empirical.mechanisms.inputs import Inputs, Neighbors
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, duration
 from fglaudit.guarantees import REFUTED_AT, Outcome
 from fglaudit.privacy.accounting import check_budget
 from fglaudit.privacy.tradeoff import TradeOff
@@ -40,6 +43,8 @@ from fglaudit.rng import derive
 
 REPLAYS = (10_000, 30_000, 100_000)
 """Replays per world and pair: the first of these that suffice for the promise."""
+TRIAL = 500
+"""Replays by which the time that all take is estimated; they are no part of any test."""
 SELDOM = 0.01
 
 
@@ -155,7 +160,7 @@ def audit_mechanism(
         inputs: what the promise is about; by default a row of 16 real numbers of length 1 at most, replaced by another.
         releases: calls on the same input that the promise covers together.
         replays: per world and pair; by default as many as the promise asks for.
-        progress: told of every pair before it is replayed.
+        progress: told how long all takes, about, and of every pair before it is replayed.
 
     Raises:
         FglauditError: on settings that cannot be, or a mechanism that does not answer with numbers.
@@ -211,13 +216,21 @@ def _tests(
 ) -> Iterator[_Test]:
     """Yield a test for every guess on ``copies`` replays of either input of each pair that is not always the same."""
     bound = gdp if promise.gaussian else clopper_pearson
-    made = 0
+    made, begun = 0, time.monotonic()
+    if copies > TRIAL:
+        _guessed(mechanism, pairs[0], TRIAL, releases, derive(seed, "mechanism", "trial"), seed)
+        each = (time.monotonic() - begun) * copies / TRIAL
+        progress(
+            f"up to about {duration(each * len(pairs))}, as {TRIAL} of {copies} replays on one of"
+            f" {len(pairs)} pairs took"
+        )
+        begun = time.monotonic()
     for number, pair in enumerate(pairs):
-        progress(f"{number + 1} of {len(pairs)}: {pair.name}; 2 x {copies} replays")
+        passed = time.monotonic() - begun
+        left = f"; about {duration(passed / number * (len(pairs) - number))} left" if number else ""
+        progress(f"{number + 1} of {len(pairs)}: {pair.name}; 2 x {copies} replays{left}")
         rng = derive(seed, "mechanism", "replays", number)
-        worlds = ([given] * copies for given in (pair.present, pair.absent))
-        present, absent = (mechanism.replays(inputs, releases, rng) for inputs in worlds)
-        for name, there, gone in guesses(present, absent, pair, seed):
+        for name, there, gone in _guessed(mechanism, pair, copies, releases, rng, seed):
             if bool((there == there[0]).all()) and bool((gone == there[0]).all()):
                 continue
             made += 1
@@ -233,6 +246,15 @@ def _tests(
             allowed = promise.curve.hits(test.alarms)
             words = f"{test.hits:.3f} hits at {test.alarms:.3f} false alarms, where {allowed:.3f} are allowed"
             yield _Test(test.p_value, f"{name} on {pair.name}: {words}", shown.epsilon)
+
+
+def _guessed(
+    mechanism: AuditedMechanism, pair: Neighbors, copies: int, releases: int, rng: torch.Generator, seed: int
+) -> list[tuple[str, Tensor, Tensor]]:
+    """Return the guesses on ``copies`` replays of either input of ``pair``."""
+    worlds = ([given] * copies for given in (pair.present, pair.absent))
+    present, absent = (mechanism.replays(inputs, releases, rng) for inputs in worlds)
+    return guesses(present, absent, pair, seed)
 
 
 def _enough(promise: Promise, copies: int, level: float) -> tuple[float, float | None]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from fglaudit.datasets.size import in_words
+from fglaudit.errors import duration
 from fglaudit.execution.forecast.costs import AUDITS, COSTS, REFERENCE
 from fglaudit.execution.forecast.probe import Probe
 
@@ -61,14 +62,6 @@ class Forecast:
 def without(attacks: Sequence[str]) -> str:
     """Return that the cost of ``attacks`` is not known, in words; nothing where there are none."""
     return f"without {', '.join(attacks)}, whose cost is not known" if attacks else ""
-
-
-def duration(seconds: float) -> str:
-    """Return seconds as people read them, in two digits: they are no more exact than that."""
-    for unit, size in (("h", 3600.0), ("min", 60.0)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.2g} {unit}" if seconds < 99 * size else f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.2g} s" if seconds < 99 else f"{seconds:.0f} s"
 
 
 def _seconds(cost: tuple[float, float], size: int) -> float:

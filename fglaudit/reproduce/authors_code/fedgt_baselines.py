@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import torch
 
-from fglaudit.federated.subgraph_average import AveragedSubgraphs
+from fglaudit.federated.subgraph_average import AveragedSubgraphs, Tested
 from fglaudit.federated.subgraph_inputs import SubgraphInputs
 from fglaudit.federated.subgraph_training import Surroundings
 from fglaudit.graph import ClientGraph
@@ -36,7 +36,7 @@ class _GraphConvolutions(AveragedSubgraphs):
     batch_size: int = FedPub.batch_size
     learning_rate: float = FedPub.learning_rate
     weight_decay: float = FedPub.weight_decay
-    tested: str = "local"
+    tested: Tested = "local"
 
     def layout(self, num_inputs: int, num_classes: int) -> Layout:
         return FedPub().shared(num_inputs, num_classes)

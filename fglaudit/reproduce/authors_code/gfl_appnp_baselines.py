@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fglaudit.federated.node_progress import Choice
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, Trained
 from fglaudit.nn.gat import softmax_scores
@@ -57,7 +58,7 @@ class PublishedGAT(FullBatchProtocol):
     rounds: int = 4000
     local_steps: int = 1
     learning_rate: float = 0.01
-    choice: str = "validation"
+    choice: Choice = "validation"
 
     def layout(self, features: int, classes: int) -> dict[str, tuple[int, ...]]:
         """Return the shapes: per layer the weights and both score vectors of every head."""

@@ -40,12 +40,14 @@ from typing import Any
 import torch
 
 from fglaudit.datasets import DatasetSpec
+from fglaudit.datasets.spec import Scaling, Split
 from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
 from fglaudit.defenses.none import NoDefense
 from fglaudit.federated.subgraph_protocol import SubgraphProtocol
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol, Trained
 from fglaudit.partition import PartitionSpec
+from fglaudit.partition.schemes import Scheme
 from fglaudit.protocols.baselines.fedavg_gophormer import FedAvgGophormer
 from fglaudit.protocols.baselines.fedavg_graphgps import FedAvgGraphGPS
 from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
@@ -69,7 +71,7 @@ from fglaudit.reproduce.trainings import CPU, Measured, Training, trained
 from fglaudit.rng import derive
 
 SEEDS = range(2, 12)
-_SCHEMES = {
+_SCHEMES: dict[str, Scheme] = {
     "non-overlapping": "metis",
     "default": "metis",
     "overlapping": "overlapping",
@@ -187,8 +189,8 @@ def split_of(row: Published, root: str | None) -> tuple[DatasetSpec, PartitionSp
     scheme = row.setting.split(", ")[0]
     fractions = (0.6, 0.2, 0.2) if scheme == "louvain" else (0.2, 0.4, 0.4)
     code = row.method.endswith(BY_THEIR_CODE)
-    shared = "random-shared" if scheme == "overlapping" or code else "random"
-    features = "row-normalised" if code else "raw"
+    shared: Split = "random-shared" if scheme == "overlapping" or code else "random"
+    features: Scaling = "row-normalised" if code else "raw"
     dataset = DatasetSpec(row.dataset, root, features, None, shared, *fractions, component="largest")
     return dataset, PartitionSpec(_SCHEMES[scheme], clients=int(row.clients))
 

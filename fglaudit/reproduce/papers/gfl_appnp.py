@@ -26,7 +26,7 @@ from fglaudit.protocols.baselines.fedmlp import FedMLP
 from fglaudit.protocols.baselines.gat import GAT
 from fglaudit.protocols.baselines.gcn import GCN
 from fglaudit.protocols.baselines.graphsage import GraphSAGE
-from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
+from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP, Source, Variant
 from fglaudit.reproduce.authors_code.gfl_appnp_baselines import PublishedAPPNP, PublishedGAT, PublishedSAGE
 from fglaudit.reproduce.papers import unprinted
 from fglaudit.reproduce.published import BY_THEIR_CODE, Published
@@ -109,12 +109,12 @@ def protocol(row: Published) -> FederatedProtocol:
     steps = int(found[1]) if found else 10
     if row.method.startswith("FedMLP"):
         return FedMLP(rounds=2000 // steps, local_steps=steps)
-    variant = next((v for v in ("v1", "v2") if v.upper() in row.method), "full")
+    variant: Variant = "v1" if "V1" in row.method else "v2" if "V2" in row.method else "full"
     if variant == "v2" and row.dataset == "csbm-snc":
         settings |= _V2_SNC
     rounds = settings.pop("updates") // steps
     averaging = "all" if "averaging all" in row.method else "trainers"
-    source = "code" if published else "paper"
+    source: Source = "code" if published else "paper"
     if (row.dataset, variant, source) == ("csbm-sc", "v1", "code"):
         settings["learning_rate"] = 0.1  # the code's experiments.txt; the text has 0.2 for all variants
     settings |= {"averaging": averaging, "rounds": rounds, "local_steps": steps}

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from fglaudit.datasets import DatasetSpec
+from fglaudit.datasets.spec import Scaling
 from fglaudit.defenses.none import NoDefense
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
@@ -57,7 +58,7 @@ def figure(row: Published, seed: int, root: str | None, device: torch.device = C
         return with_weights(row, seed, root)
     if reason := obstacle(row):
         return reason
-    features = "row-normalised" if row.method.endswith("row-normalised") else "raw"
+    features: Scaling = "row-normalised" if row.method.endswith("row-normalised") else "raw"
     dataset, found = DatasetSpec(row.dataset, root=root, features=features), protocol(row)
     if row.metric == "communication":
         _, measured = trained(Training(dataset, _PER_NODE, dataclasses.replace(found, rounds=1)), seed, device=device)

@@ -20,6 +20,7 @@ from fglaudit.attacks import ATTACKS
 from fglaudit.attacks.latents.optimizer_replay import Replay, UserOptimizer
 from fglaudit.attacks.latents.weight_moments import legendre
 from fglaudit.facts import Additive, Field
+from fglaudit.federated.training import Optimizer
 from fglaudit.graph import FeatureKind, FederatedGraph, Graph, federate
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.payloads import SERVER, LatentGradients
@@ -138,7 +139,7 @@ def test_norms_are_read_off_the_movement(optimizer: str, name: str, weights: str
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("kind", [FeatureKind.BINARY, FeatureKind.REAL])
-def test_uploaded_weights_give_the_rows_of_users_with_gradients(optimizer: str, kind: FeatureKind) -> None:
+def test_uploaded_weights_give_the_rows_of_users_with_gradients(optimizer: Optimizer, kind: FeatureKind) -> None:
     run = record(CNFGNN(optimizer=optimizer, rounds=2, learning_rate=0.1), per_user(kind))
     result, exact = rebuild("weight-difference", run)
     reached = torch.zeros(run.graph.num_nodes)

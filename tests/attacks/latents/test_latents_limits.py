@@ -23,6 +23,7 @@ from fglaudit.defenses.noise.clipped_noise import ClippedNoise
 from fglaudit.graph import FederatedGraph, Graph, federate
 from fglaudit.interfaces import Attack, Inference, Reconstruction
 from fglaudit.payloads import SERVER
+from fglaudit.privacy.mechanism import Distribution
 from fglaudit.protocols.nfedgnn.cnfgnn import CNFGNN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.rng import derive
@@ -54,7 +55,7 @@ def attack(name: str) -> Attack:
 
 
 @cache
-def noisy(mechanism: str, epsilon: float, clip: float) -> Run:
+def noisy(mechanism: Distribution, epsilon: float, clip: float) -> Run:
     protocol = NFedGNN(hidden=16, rounds=12, smoothness=1.0)
     return record(protocol, per_user(), ClippedNoise(mechanism=mechanism, epsilon=epsilon, clip=clip))
 

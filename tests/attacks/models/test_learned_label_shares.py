@@ -18,6 +18,7 @@ from fglaudit.attacks.models.shadow_clients import ShadowClients, Uploads, guess
 from fglaudit.attacks.models.update_statistics import UpdateReader, of_layer
 from fglaudit.defenses.training.dp_sgd import DpSgd
 from fglaudit.errors import FglauditError
+from fglaudit.federated.training import Optimizer
 from fglaudit.graph import FederatedGraph
 from fglaudit.payloads import SERVER
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
@@ -53,7 +54,7 @@ def overlaps(run: Run) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_shares_are_decoded_whatever_steps_clients_take(optimizer: str) -> None:
+def test_shares_are_decoded_whatever_steps_clients_take(optimizer: Optimizer) -> None:
     protocol = dataclasses.replace(PLAIN, optimizer=optimizer, learning_rate=0.2 if optimizer == "sgd" else 0.01)
     value, control = overlaps(record(protocol, skewed()))
     assert value > 0.85 > 0.7 > control

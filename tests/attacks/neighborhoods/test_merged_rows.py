@@ -9,7 +9,7 @@ from scored_runs import game_of
 from fglaudit.attacks.neighborhoods.merged_rows import MergedRows, decode_totals
 from fglaudit.defenses.graph.merge_neighbors import MergeNeighbors
 from fglaudit.interfaces import Reconstruction
-from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgat.fedgat import FedGAT, Variant
 from fglaudit.quantities.rows.game import score
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, check_attack, example_graph, record
@@ -46,7 +46,7 @@ def test_what_is_no_total_is_not_explained() -> None:
 
 
 @pytest.mark.parametrize("variant", ["matrix", "vector"])
-def test_merging_two_neighbours_hides_little(variant: str) -> None:
+def test_merging_two_neighbours_hides_little(variant: Variant) -> None:
     graph = example_graph(nodes=120, features=80, clients=4)
     run = record(FedGAT(variant=variant, rounds=1, heads=2, hidden=3), graph, MergeNeighbors(2))
     observer = Observer((0,))

@@ -15,7 +15,7 @@ from fglaudit.defenses.graph.drop_singletons import DropSingletons
 from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.interfaces import Attack, Defense, Reconstruction
 from fglaudit.payloads import SERVER
-from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgat.fedgat import FedGAT, Remote, Variant
 from fglaudit.quantities.rows.game import score
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, Run, check_attack, record
@@ -23,6 +23,7 @@ from fglaudit.view import Observer
 
 NAMES = ("joint-diagonalisation", "second-moments", "vector-columns", "raw-features")
 CLIENT = Observer((0,))
+READ_BY: tuple[tuple[Variant, str], ...] = (("matrix", "joint-diagonalisation"), ("vector", "vector-columns"))
 
 
 def attack(name: str) -> Attack:
@@ -31,7 +32,7 @@ def attack(name: str) -> Attack:
     return plugin
 
 
-def trained(variant: str, remote: str = "embeddings", defense: Defense | None = None) -> Run:
+def trained(variant: Variant, remote: Remote = "embeddings", defense: Defense | None = None) -> Run:
     return record(FedGAT(variant=variant, remote=remote, rounds=1, local_steps=1), defense=defense)
 
 
@@ -49,7 +50,7 @@ def rates(run: Run, name: str, observer: Observer) -> tuple[float, float] | None
 
 @pytest.mark.parametrize("variant", ["matrix", "vector"])
 @pytest.mark.parametrize("remote", ["matrices", "embeddings"])
-def test_a_client_recovers_every_row_it_is_sent(variant: str, remote: str) -> None:
+def test_a_client_recovers_every_row_it_is_sent(variant: Variant, remote: Remote) -> None:
     run = trained(variant, remote)
     reached = [rates(run, name, CLIENT) for name in NAMES]
     applies = [rate for rate in reached if rate is not None]
@@ -58,7 +59,7 @@ def test_a_client_recovers_every_row_it_is_sent(variant: str, remote: str) -> No
 
 
 @pytest.mark.parametrize("variant", ["matrix", "vector"])
-def test_the_server_and_the_wire_read_uploads(variant: str) -> None:
+def test_the_server_and_the_wire_read_uploads(variant: Variant) -> None:
     run = trained(variant)
     assert rates(run, "raw-features", Observer((SERVER,))) == (1.0, 1.0)
     assert rates(run, "raw-features", Observer(wire=True)) == (1.0, 1.0)
@@ -66,7 +67,7 @@ def test_the_server_and_the_wire_read_uploads(variant: str) -> None:
 
 
 @pytest.mark.parametrize("variant", ["matrix", "vector"])
-def test_attacks_keep_their_promises(variant: str) -> None:
+def test_attacks_keep_their_promises(variant: Variant) -> None:
     run = trained(variant)
     for observer in (
         CLIENT,
@@ -80,7 +81,7 @@ def test_attacks_keep_their_promises(variant: str) -> None:
 
 
 @pytest.mark.parametrize("variant", ["matrix", "vector"])
-def test_other_parties_private_data_is_out_of_reach_once_recorded(variant: str) -> None:
+def test_other_parties_private_data_is_out_of_reach_once_recorded(variant: Variant) -> None:
     run = trained(variant)
     mine = torch.zeros(run.graph.num_nodes, dtype=torch.bool)
     mine[run.graph.clients[0]] = True
@@ -95,7 +96,7 @@ def test_other_parties_private_data_is_out_of_reach_once_recorded(variant: str) 
 
 
 def test_noise_on_uploads_stops_the_attack_and_weak_noise_does_not() -> None:
-    for variant, name in (("matrix", "joint-diagonalisation"), ("vector", "vector-columns")):
+    for variant, name in READ_BY:
         weak = rates(trained(variant, defense=Gaussian(epsilon=1e4, on="RawFeatures")), name, CLIENT)
         strong = rates(trained(variant, defense=Gaussian(epsilon=1.0, on="RawFeatures")), name, CLIENT)
         assert weak is not None and strong is not None
@@ -104,7 +105,7 @@ def test_noise_on_uploads_stops_the_attack_and_weak_noise_does_not() -> None:
 
 
 def test_dropping_single_neighbours_hides_those_alone() -> None:
-    for variant, name in (("matrix", "joint-diagonalisation"), ("vector", "vector-columns")):
+    for variant, name in READ_BY:
         kept = rates(trained(variant, defense=DropSingletons()), name, CLIENT)
         assert kept is not None
         assert 0.8 <= kept[1] < 1.0

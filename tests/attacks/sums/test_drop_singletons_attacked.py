@@ -12,7 +12,7 @@ from fglaudit.defenses.graph.drop_singletons import DropSingletons
 from fglaudit.defenses.graph.minimum_neighborhood import MinimumNeighborhood
 from fglaudit.interfaces import Defense, Reconstruction
 from fglaudit.payloads import SERVER
-from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN, Weights
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, example_graph, record
 from fglaudit.view import Observer
@@ -30,7 +30,7 @@ OBSERVERS = [
 @pytest.mark.parametrize("aggregate", ["normalised", "counts"])
 @pytest.mark.parametrize("observer", OBSERVERS, ids=lambda o: o.name)
 def test_complete_equations_hold_although_edges_were_dropped(
-    observer: Observer, aggregate: str, hops: int, defense: Defense
+    observer: Observer, aggregate: Weights, hops: int, defense: Defense
 ) -> None:
     graph = example_graph(clients=6)
     run = record(FedGCN(hops=hops, rounds=1, aggregate=aggregate), graph, defense)

@@ -15,7 +15,7 @@ from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.finding import Status
 from fglaudit.graph import FeatureKind, FederatedGraph, canonical_edges
 from fglaudit.observers import ObserverSpec
-from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN, Weights
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, Run, check_attack, example_graph, record
 from fglaudit.view import Observer
@@ -69,7 +69,7 @@ def test_quotients_come_in_lowest_terms() -> None:
 
 
 @pytest.mark.parametrize("aggregate", ["normalised", "counts"])
-def test_rows_of_lone_nodes_are_exact_without_an_edge(aggregate: str) -> None:
+def test_rows_of_lone_nodes_are_exact_without_an_edge(aggregate: Weights) -> None:
     made = graph()
     run = record(FedGCN(hops=1, aggregate=aggregate, rounds=1), made)
     found = finding_of(run, LoneParts(), SERVER_ALONE)

@@ -22,7 +22,7 @@ from fglaudit.defenses.aggregation.secure_aggregation import SecureAggregation
 from fglaudit.facts import Absent
 from fglaudit.interfaces import Attack, Reconstruction
 from fglaudit.payloads import SERVER
-from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN, Weights
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, Run, check_attack, record
 from fglaudit.view import Observer
@@ -32,7 +32,7 @@ KNOWING = Observer(parties=(SERVER,), topology=True)
 OBSERVERS = (Observer(parties=(SERVER,)), KNOWING, Observer(parties=(SERVER, 0), topology=True), Observer(wire=True))
 
 
-def run(hops: int = 1, aggregate: str = "normalised", dropouts: float = 0.0, seed: int = 0) -> Run:
+def run(hops: int = 1, aggregate: Weights = "normalised", dropouts: float = 0.0, seed: int = 0) -> Run:
     protocol = FedGCN(hops=hops, aggregate=aggregate, rounds=1)
     return record(protocol, GRAPH, SecureAggregation(dropouts=dropouts), seed=seed)
 

@@ -19,6 +19,7 @@ from fglaudit.defenses.graph.drop_singletons import DropSingletons
 from fglaudit.defenses.graph.minimum_neighborhood import MinimumNeighborhood
 from fglaudit.defenses.noise.quantisation import Quantisation
 from fglaudit.defenses.training.dp_fedavg import DpFedAvg
+from fglaudit.federated.home_head import AtHome
 from fglaudit.finding import Finding, Status
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.interfaces import Defense, Inference
@@ -150,7 +151,7 @@ def test_layer_inputs_are_what_the_first_layer_reads(defense: Defense | None) ->
 
 
 @pytest.mark.parametrize("home", ["own-row", "own-subgraph"])
-def test_features_at_home_are_found_in_models(home: str) -> None:
+def test_features_at_home_are_found_in_models(home: AtHome) -> None:
     """Public codes carry no feature; models do: rows of training nodes, of each client its own."""
     run = record(StructureOnly(hops=(2,), width=16, rounds=8, features_at_home=home), graph())
     found = finding(run, UpdateInversion())

@@ -18,7 +18,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.facts import Sealed
 from fglaudit.graph import FederatedGraph
 from fglaudit.payloads import SERVER, Ciphertexts, MessageBatch, ModelUpdate, NeighborSums
-from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN, Weights
 from fglaudit.rng import derive
 from fglaudit.sealing import SealedTensor
 from fglaudit.secagg.rows import MaskedRows
@@ -39,7 +39,7 @@ def rows_of(batch: MessageBatch) -> dict[tuple[int, int, int], Tensor]:
 @pytest.mark.parametrize("bits", [32, 64])
 @pytest.mark.parametrize("hops", [0, 1, 2, 3])
 @pytest.mark.parametrize("aggregate", ["normalised", "counts"])
-def test_training_equals_training_in_the_clear(hops: int, aggregate: str, bits: int) -> None:
+def test_training_equals_training_in_the_clear(hops: int, aggregate: Weights, bits: int) -> None:
     protocol = FedGCN(hops=hops, aggregate=aggregate, layers=max(2, hops), rounds=3)
     plain, masked = record(protocol), record(protocol, defense=SecureAggregation(bits=bits))
     for name, weight in plain.trained.weights.items():

@@ -13,7 +13,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.graph import FeatureKind, FederatedGraph
 from fglaudit.he.keys import seal
 from fglaudit.payloads import MessageBatch, NeighborSums, payload_type
-from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN, Weights
 from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.testing import check_defense, example_graph, record
 from fglaudit.view import Observer
@@ -33,7 +33,7 @@ def _real_graph() -> FederatedGraph:
 @pytest.mark.parametrize("graph", [example_graph(), _real_graph()], ids=["binary", "real"])
 @pytest.mark.parametrize("aggregate", ["counts", "normalised"])
 @pytest.mark.parametrize("hops", [1, 2])
-def test_stated_bounds_hold(graph: FederatedGraph, aggregate: str, hops: int) -> None:
+def test_stated_bounds_hold(graph: FederatedGraph, aggregate: Weights, hops: int) -> None:
     """Every message and every sum of messages stays within what fields are made for; receivers get the rows they are
     named for."""
     protocol = FedGCN(hops=hops, rounds=1, aggregate=aggregate)

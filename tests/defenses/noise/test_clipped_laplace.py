@@ -15,6 +15,7 @@ from fglaudit.defenses.noise.joint_noise import JointNoise
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Additive, Clipped, Field
 from fglaudit.payloads import SERVER, GlobalNodes, MessageBatch
+from fglaudit.privacy.mechanism import ClipNorm
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.rng import derive
@@ -25,7 +26,7 @@ BOTH = ("GlobalNodes", "ModelUpdate")
 
 
 @pytest.mark.parametrize("norm", ["elementwise", "l1"])
-def test_conformance(norm: str) -> None:
+def test_conformance(norm: ClipNorm) -> None:
     check_defense(ClippedLaplace(norm=norm, on=BOTH), FedGT(rounds=2, **SMALL), quick=True)
 
 

@@ -20,6 +20,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.facts import ROWS, Additive, Randomised, first
 from fglaudit.interfaces import Defense, DefenseSession
 from fglaudit.privacy.accounting import Relation, noise_multiplier
+from fglaudit.privacy.mechanism import Distribution
 from fglaudit.protocols.baselines.appnp import APPNP
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.fedgt.fedgt import FedGT
@@ -96,7 +97,7 @@ def test_the_papers_number_of_features_is_sampled() -> None:
 
 
 @pytest.mark.parametrize(("mechanism", "delta", "order"), [("laplace", 0.0, 1), ("gaussian", 1e-5, 2)])
-def test_rows_are_clipped_and_get_the_stated_noise(mechanism: str, delta: float, order: int) -> None:
+def test_rows_are_clipped_and_get_the_stated_noise(mechanism: Distribution, delta: float, order: int) -> None:
     rows = 5 * torch.randn(4000, 24, generator=derive(0, "x"))
     defense = LocalFeatures(mechanism, epsilon=4.0, delta=delta, clip=0.5)
     noise = reports(defense, rows) - rows * (0.5 / rows.norm(p=order, dim=1, keepdim=True)).clamp(max=1)
@@ -126,7 +127,7 @@ def test_all_rows_of_a_node_share_the_budget() -> None:
         (lambda: MultiBit(epsilon=0.0), "epsilon must be positive"),
         (lambda: MultiBit(low=1.0, high=1.0), "low < high"),
         (lambda: MultiBit(sampled=-1), "at least 1"),
-        (lambda: LocalFeatures("uniform"), "unknown mechanism"),
+        (lambda: LocalFeatures("uniform"), "unknown mechanism"),  # type: ignore[arg-type]
         (lambda: LocalFeatures("gaussian"), "delta must lie strictly"),
         (lambda: LocalFeatures(clip=0.0), "clip must be positive"),
     ],

@@ -26,10 +26,11 @@ from fglaudit.facts import Fact
 from fglaudit.graph import ClientGraph, FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol
 from fglaudit.payloads import SERVER, MessageBatch, Payload
+from fglaudit.privacy.mechanism import ClipNorm, Distribution
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.fedgt.fedgt import FedGT
-from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
+from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP, Variant
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, example_graph
@@ -144,7 +145,7 @@ def test_a_row_that_is_zeroed_out(graph: FederatedGraph, protocol: FederatedProt
 
 @pytest.mark.parametrize("settings", [GCN, GAT, GCN | {"evaluation": "clean"}], ids=["gcn", "gat", "clean"])
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
-def test_replaced_features_of_a_user(settings: dict[str, Any], mechanism: str) -> None:
+def test_replaced_features_of_a_user(settings: dict[str, Any], mechanism: Distribution) -> None:
     graph, protocol = user_graph(), NFedGNN(**settings)
     row = torch.ones(graph.num_features) * LONG
     worlds = [
@@ -162,7 +163,7 @@ def test_replaced_features_of_a_user(settings: dict[str, Any], mechanism: str) -
 
 
 @pytest.mark.parametrize("variant", ["full", "v2"])
-def test_replaced_features_of_a_node_in_several_kinds_of_messages(variant: str) -> None:
+def test_replaced_features_of_a_node_in_several_kinds_of_messages(variant: Variant) -> None:
     task = draw_task("csbm-dnc", CsbmTask(nodes=20, dimensions=8))
     assert task.train is not None and task.val is not None and task.test is not None
     graph = federate(task, list(torch.arange(20).unsqueeze(1)), task.train, task.val, task.test)
@@ -179,7 +180,7 @@ def test_replaced_features_of_a_node_in_several_kinds_of_messages(variant: str) 
 
 
 @pytest.mark.parametrize("norm", ["elementwise", "l1"])
-def test_replaced_features_of_a_client(norm: str) -> None:
+def test_replaced_features_of_a_client(norm: ClipNorm) -> None:
     graph = example_graph()
     protocol = FedGT(rounds=2, **TRANSFORMER)
     defense = ClippedLaplace(clip=0.01, scale=0.005, norm=norm, on=("GlobalNodes", "ModelUpdate"))

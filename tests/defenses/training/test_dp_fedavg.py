@@ -13,7 +13,7 @@ from stated_facts import stated
 from torch import Tensor
 
 from fglaudit.context import Context, Uploads
-from fglaudit.defenses.training.dp_fedavg import DpFedAvg, _Session
+from fglaudit.defenses.training.dp_fedavg import DpFedAvg, Trust, _Session
 from fglaudit.empirical.estimates.gdp import gdp
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Additive
@@ -72,7 +72,7 @@ SENDING: list[tuple[FederatedProtocol, FederatedGraph, str]] = [
 
 @pytest.mark.filterwarnings("ignore:fedgat")
 @pytest.mark.parametrize(("protocol", "graph", "trust"), SENDING, ids=lambda v: getattr(v, "name", ""))
-def test_promises_are_kept(protocol: FederatedProtocol, graph: FederatedGraph, trust: str) -> None:
+def test_promises_are_kept(protocol: FederatedProtocol, graph: FederatedGraph, trust: Trust) -> None:
     check_defense(DpFedAvg(trust=trust), protocol, graph, quick=True)
 
 
@@ -104,7 +104,7 @@ def test_the_server_sees_clipped_uploads_and_clients_one_noisy_model() -> None:
 
 
 @pytest.mark.parametrize("trust", ["local", "distributed"])
-def test_clients_add_noise_to_their_own(trust: str) -> None:
+def test_clients_add_noise_to_their_own(trust: Trust) -> None:
     session = session_of(DpFedAvg(trust=trust, clip=0.5), Uploads(4, 4, 0.25))
     rng = torch.Generator().manual_seed(0)
     channel = RecordingChannel(session, 4, rng)
@@ -238,7 +238,7 @@ def test_the_largest_weight_is_the_mean_s_sensitivity() -> None:
 
 @pytest.mark.parametrize("divided", [1, 10])
 @pytest.mark.parametrize("trust", ["server", "local"])
-def test_canaries_reach_the_accounted_epsilon_only_if_noise_is_missing(trust: str, divided: int) -> None:
+def test_canaries_reach_the_accounted_epsilon_only_if_noise_is_missing(trust: Trust, divided: int) -> None:
     """One client's change in or out, through upload, average and broadcast as they are; then with a tenth of the
     noise."""
     uploads, copies = largest_share(GRAPH, 1.0, "train-nodes"), 400

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from torch import Tensor
 from fglaudit.facts import Additive, Field
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.payloads import SERVER, MessageBatch, NeighborSums, Payload
-from fglaudit.protocols.fedgcn.fedgcn import AGGREGATES, FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN, Weights
 from fglaudit.structure import Structure, Sums
 from fglaudit.view import Auxiliary, Observer, PublicFacts, View
 from fglaudit.wire.rehearsal import rehearsal
@@ -101,6 +102,8 @@ def make_view(
     own = tuple(graph.client(k) for k in observer.clients)
     if observer.degrees is False:
         own = tuple(dataclasses.replace(c, remote_degrees=None) for c in own)
+    known: tuple[Weights, ...] = get_args(Weights)
+    rehearsed = next((weights for weights in known if weights == aggregate), None)
     public = PublicFacts(
         protocol="fedgcn",
         hyperparameters={},
@@ -109,7 +112,7 @@ def make_view(
         defense_parameters={},
         **graph.schema(),
         facts=(Additive(Field("NeighborSums", "sums", "up"), "gaussian", std),) if std else (),
-        **(rehearsal(FedGCN(hops=hops, aggregate=aggregate)) if aggregate in AGGREGATES else {}),
+        **({} if rehearsed is None else rehearsal(FedGCN(hops=hops, aggregate=rehearsed))),
     )
     return View(
         observer=observer,

@@ -19,7 +19,7 @@ from fglaudit.payloads import SERVER, ModelUpdate
 from fglaudit.protocols.baselines.dist_gat import DistGAT
 from fglaudit.protocols.baselines.gat import GAT
 from fglaudit.protocols.fedgat import masked_layer
-from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgat.fedgat import FedGAT, Remote, Variant
 from fglaudit.protocols.fedgat.gat_training import run_layers
 from fglaudit.protocols.fedgat.masked_layer import MaskedLayer
 from fglaudit.rng import derive, split
@@ -30,7 +30,7 @@ from fglaudit.view import Observer
 @pytest.mark.parametrize("variant", ["matrix", "vector"])
 @pytest.mark.parametrize("remote", ["matrices", "embeddings"])
 @pytest.mark.parametrize("layers", [1, 2, 3])
-def test_both_paths_give_the_same_loss_and_gradients(variant: str, remote: str, layers: int) -> None:
+def test_both_paths_give_the_same_loss_and_gradients(variant: Variant, remote: Remote, layers: int) -> None:
     graph, found = mixed_graph(), []
     for path in ("moments", "matrices"):
         protocol = FedGAT(variant=variant, remote=remote, layers=layers, path=path, **SMALL)
@@ -51,7 +51,7 @@ def test_both_paths_give_the_same_loss_and_gradients(variant: str, remote: str, 
 @pytest.mark.parametrize("variant", ["matrix", "vector"])
 @pytest.mark.parametrize("noisy", [False, True])
 def test_messages_evaluated_in_pieces_give_the_same_numbers(
-    monkeypatch: pytest.MonkeyPatch, variant: str, noisy: bool
+    monkeypatch: pytest.MonkeyPatch, variant: Variant, noisy: bool
 ) -> None:
     graph = mixed_graph()
     protocol = FedGAT(variant=variant, path="matrices", **SMALL)
@@ -73,7 +73,7 @@ def test_messages_evaluated_in_pieces_give_the_same_numbers(
 
 @pytest.mark.parametrize("variant", ["matrix", "vector"])
 @pytest.mark.parametrize("remote", ["matrices", "embeddings"])
-def test_the_matrix_path_alone_reproduces_a_run(variant: str, remote: str) -> None:
+def test_the_matrix_path_alone_reproduces_a_run(variant: Variant, remote: Remote) -> None:
     graph = mixed_graph(torch.float32)
     protocol = FedGAT(
         variant=variant, remote=remote, **SMALL | {"rounds": 10, "optimizer": "sgd", "learning_rate": 1.0}

@@ -19,7 +19,7 @@ from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, MessageBatch, Payload
 from fglaudit.protocols.fedgat import masking
-from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgat.fedgat import FedGAT, Remote, Variant
 from fglaudit.protocols.fedgat.masked_sensitivity import dependent_fields, joint_gain, squared_changes
 from fglaudit.protocols.fedgat.masking import Masked, masked_matrices, masked_vectors
 from fglaudit.rng import derive
@@ -87,7 +87,7 @@ def test_no_row_moves_the_messages_further_than_stated(variant: type[Masked], mo
 
 
 @pytest.mark.parametrize("variant", ["matrix", "vector"])
-def test_the_protocol_states_this_gain(variant: str) -> None:
+def test_the_protocol_states_this_gain(variant: Variant) -> None:
     graph = mixed_graph()
     largest = int(graph.degrees().max()) + 1
     own = FedGAT(variant=variant, **SMALL)
@@ -124,7 +124,7 @@ class AddedNoise(DefenseSession):
 
 @pytest.mark.parametrize("variant", ["matrix", "vector"])
 @pytest.mark.parametrize("remote", ["matrices", "embeddings"])
-def test_vanishing_noise_changes_nothing_and_strong_noise_stays_finite(variant: str, remote: str) -> None:
+def test_vanishing_noise_changes_nothing_and_strong_noise_stays_finite(variant: Variant, remote: Remote) -> None:
     graph = mixed_graph()
     protocol = FedGAT(variant=variant, remote=remote, **SMALL)
     exact = train(protocol, graph)
@@ -167,7 +167,7 @@ def test_the_server_adds_noise_to_what_depends_on_features() -> None:
 
 @pytest.mark.parametrize("payload", [MaskedMatrices, MaskedVectors])
 def test_conformance(payload: type[Payload]) -> None:
-    variant = "matrix" if payload is MaskedMatrices else "vector"
+    variant: Variant = "matrix" if payload is MaskedMatrices else "vector"
     check_defense(
         Gaussian(epsilon=8.0, on=payload.__name__),
         FedGAT(variant=variant, **SMALL),

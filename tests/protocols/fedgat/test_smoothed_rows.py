@@ -16,7 +16,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.federated.smoothing import propagated
 from fglaudit.payloads import MaskedMatrices, RawFeatures
-from fglaudit.protocols.fedgat.fedgat import FedGAT
+from fglaudit.protocols.fedgat.fedgat import FedGAT, Variant
 from fglaudit.testing import example_graph, record
 
 PLAIN = FedGAT(**SMALL)
@@ -36,7 +36,7 @@ def test_the_server_propagates_over_the_whole_graph() -> None:
 
 
 @pytest.mark.parametrize("variant", ["matrix", "vector"])
-def test_clients_train_on_masked_messages_of_smoothed_rows(variant: str) -> None:
+def test_clients_train_on_masked_messages_of_smoothed_rows(variant: Variant) -> None:
     """Both ways to compute the first layer agree, and equal plain FedGAT on a graph whose rows were smoothed before."""
     graph = mixed_graph()
     edges = KeptEdges.of([graph.client(k) for k in range(graph.num_clients)], graph.degrees())

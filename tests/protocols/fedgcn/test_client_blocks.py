@@ -24,7 +24,7 @@ from fglaudit.nn.gcn import Field
 from fglaudit.nn.shared_rows import SharedRows
 from fglaudit.nn.sparse import SparseMatrix
 from fglaudit.payloads import SERVER, MessageBatch, NeighborSums, Payload
-from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN, Weights
 from fglaudit.rng import derive
 from fglaudit.testing import example_graph
 from fglaudit.wire.channel import RecordingChannel
@@ -109,7 +109,9 @@ def test_few_clients_at_a_time_train_the_same_model(
 
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("aggregate", ["normalised", "counts"])
-def test_each_client_trains_on_what_it_received(monkeypatch: pytest.MonkeyPatch, graph: str, aggregate: str) -> None:
+def test_each_client_trains_on_what_it_received(
+    monkeypatch: pytest.MonkeyPatch, graph: str, aggregate: Weights
+) -> None:
     protocol = FedGCN(hops=2, rounds=3, aggregate=aggregate)
     whole, honest = (trained(protocol, GRAPHS[graph], channel) for channel in (OneMisled(), PlainChannel()))
     monkeypatch.setattr(neighbor_sums, "BUCKET_BYTES", 1)

@@ -11,6 +11,7 @@ from fedgcn_runs import CPU, PlainChannel, adjacency
 from torch.nn import functional
 
 from fglaudit.errors import FglauditError
+from fglaudit.federated.training import Optimizer
 from fglaudit.graph import FederatedGraph, Graph, canonical_edges, federate, whole
 from fglaudit.nn.gcn import logits
 from fglaudit.nn.weights import gcn_layout, glorot, unflatten
@@ -76,7 +77,7 @@ def all_tested(graph: FederatedGraph) -> FederatedGraph:
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_training_equals_a_plain_loop_over_clients(optimizer: str) -> None:
+def test_training_equals_a_plain_loop_over_clients(optimizer: Optimizer) -> None:
     graph = example_graph()
     protocol = FedGCN(hops=2, rounds=3, dropout=0.0, optimizer=optimizer, learning_rate=0.05, weighting="train-nodes")
     trained = protocol.train(graph, PlainChannel(), rng=derive(5), device=CPU)

@@ -14,7 +14,7 @@ from torch.nn import functional
 from fglaudit.federated import neighbor_sums as sums_module
 from fglaudit.graph import ClientGraph, FeatureKind, Graph, canonical_edges, federate
 from fglaudit.payloads import SERVER, ModelUpdate
-from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN, Weights
 from fglaudit.rng import derive
 from fglaudit.testing import example_graph
 from fglaudit.view import Observer
@@ -105,7 +105,9 @@ def test_messages_in_buckets_train_the_same(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("aggregate", ["normalised", "counts"])
-def test_sums_of_very_large_graphs_are_accumulated_in_float32(monkeypatch: pytest.MonkeyPatch, aggregate: str) -> None:
+def test_sums_of_very_large_graphs_are_accumulated_in_float32(
+    monkeypatch: pytest.MonkeyPatch, aggregate: Weights
+) -> None:
     graph = example_graph()
     precise, fast = PlainChannel(), PlainChannel()
     FedGCN(aggregate=aggregate).pretrain(graph, precise, CPU)

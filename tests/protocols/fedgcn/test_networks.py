@@ -16,10 +16,10 @@ from fglaudit.context import Examples
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
 from fglaudit.nn.gcn import batch_norm, logits, loss
-from fglaudit.nn.networks import NETWORKS, network
+from fglaudit.nn.networks import NETWORKS, NetworkName, network
 from fglaudit.nn.weights import flatten, gcn_layout, glorot, unflatten
 from fglaudit.protocols.baselines.gcn import GCN
-from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN, Weights
 from fglaudit.rng import derive
 from fglaudit.structure import Convolutions
 from fglaudit.testing import example_graph
@@ -47,7 +47,7 @@ def propagation(graph: FederatedGraph, *, means: bool) -> Tensor:
     return propagated.detach()
 
 
-def theirs(graph: FederatedGraph, weights: dict[str, Tensor], name: str) -> Tensor:
+def theirs(graph: FederatedGraph, weights: dict[str, Tensor], name: NetworkName) -> Tensor:
     """Return the logits of all nodes [N, C] with one model's ``weights``."""
     chosen, hidden = network(name), graph.x.float()
     matrix = propagation(graph, means=chosen.means)
@@ -65,8 +65,9 @@ def theirs(graph: FederatedGraph, weights: dict[str, Tensor], name: str) -> Tens
 
 @pytest.mark.parametrize("layers", [2, 3])
 @pytest.mark.parametrize("name", NETWORKS)
-def test_outputs_and_gradients_are_those_of_torch_geometric(name: str, layers: int) -> None:
-    graph, counts = one_client(), "counts" if name == "sage" else "normalised"
+def test_outputs_and_gradients_are_those_of_torch_geometric(name: NetworkName, layers: int) -> None:
+    graph = one_client()
+    counts: Weights = "counts" if name == "sage" else "normalised"
     protocol = FedGCN(hops=layers, layers=layers, network=name, aggregate=counts)
     problem, inputs = protocol.pretrain(graph, PlainChannel(), CPU)
     train, test = problem.fields(inputs, layers)
@@ -128,7 +129,7 @@ def test_what_is_not_so_is_not_stated() -> None:
 def test_wrong_networks_are_refused() -> None:
     for kind in (FedGCN, GCN):
         with pytest.raises(FglauditError, match="gcn-batchnorm"):
-            kind(network="gcn-batchnrom")
+            kind(network="gcn-batchnrom")  # type: ignore[arg-type]
     with pytest.raises(FglauditError, match="aggregate: counts"):
         FedGCN(hops=1, network="sage")
     FedGCN(hops=0, network="sage")

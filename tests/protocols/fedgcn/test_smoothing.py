@@ -11,7 +11,7 @@ from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.defenses.noise.multi_bit import MultiBit
 from fglaudit.errors import FglauditError
 from fglaudit.interfaces import DefenseSession
-from fglaudit.protocols.fedgcn.fedgcn import FedGCN
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN, Weights
 from fglaudit.rng import derive
 from fglaudit.testing import CPU, example_graph, record
 from fglaudit.wire.channel import RecordingChannel
@@ -19,7 +19,7 @@ from fglaudit.wire.channel import RecordingChannel
 
 @pytest.mark.parametrize("aggregate", ["normalised", "counts"])
 @pytest.mark.parametrize("hops", [1, 2])
-def test_inputs_are_sums_times_a_power_of_the_adjacency(hops: int, aggregate: str) -> None:
+def test_inputs_are_sums_times_a_power_of_the_adjacency(hops: int, aggregate: Weights) -> None:
     graph = example_graph()
     closed = torch.eye(graph.num_nodes, dtype=torch.float64)
     closed[graph.edge_index[0], graph.edge_index[1]] = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ from fglaudit.payloads import SERVER, GlobalNodes, LabelDistributions, ModelUpda
 from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
 from fglaudit.protocols.baselines.local_gt import LocalGT
 from fglaudit.protocols.fedgt.alignment import without_noise
-from fglaudit.protocols.fedgt.fedgt import SIMILARITIES, FedGT
+from fglaudit.protocols.fedgt.fedgt import FedGT, Similarity
 from fglaudit.protocols.fedgt.neighbor_sampling import Candidates
 from fglaudit.protocols.fedgt.receptive_field import draw_field
 from fglaudit.protocols.fedgt.sampled_neighbors import SampledNeighbors
@@ -37,8 +37,8 @@ def small_graph(**changes: Any) -> FederatedGraph:
     return example_graph(**({"classes": 2} | changes))
 
 
-@pytest.mark.parametrize("similarity", SIMILARITIES)
-def test_conformance(similarity: str) -> None:
+@pytest.mark.parametrize("similarity", get_args(Similarity))
+def test_conformance(similarity: Similarity) -> None:
     check_protocol(FedGT(rounds=2, tested="received", similarity=similarity, **SMALL), small_graph())
 
 
@@ -97,8 +97,8 @@ def messages(run: Run, kind: type[Payload], *, up: bool) -> list[Tensor]:
     return [next(iter(b.payload.tensors().values())) for b in chosen]
 
 
-@pytest.mark.parametrize("similarity", SIMILARITIES)
-def test_the_server_follows_equations_7_and_8(similarity: str) -> None:
+@pytest.mark.parametrize("similarity", get_args(Similarity))
+def test_the_server_follows_equations_7_and_8(similarity: Similarity) -> None:
     graph = small_graph()
     run = record(FedGT(rounds=3, similarity=similarity, tau=3.0, **SMALL), graph)
     sent, returned = messages(run, ModelUpdate, up=False), messages(run, GlobalNodes, up=False)

@@ -73,7 +73,7 @@ def test_local_models_are_tested_before_the_average_and_received_ones_after_it(k
 
 def test_an_unknown_model_to_test_is_refused() -> None:
     with pytest.raises(FglauditError, match="unknown tested"):
-        FedAvgSage(tested="global")
+        FedAvgSage(tested="global")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("base", [0, 2])

@@ -14,7 +14,7 @@ from fglaudit.errors import FglauditError
 from fglaudit.nn.neighbor_generator import FeatureGenerator, generated_loss, nearest
 from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, GeneratorInputs, MessageBatch, NeighborGenerators, RawFeatures
-from fglaudit.protocols.fedsage.fedsage import FedSage
+from fglaudit.protocols.fedsage.fedsage import FedSage, Generator
 from fglaudit.protocols.fedsage.impaired_graphs import Impaired
 from fglaudit.protocols.fedsage.mended_graphs import mended
 from fglaudit.rng import derive
@@ -162,7 +162,7 @@ def test_bad_fields(field: str, value: object) -> None:
 
 
 @pytest.mark.parametrize("generator", ["trained", "simulated"])
-def test_protocol(generator: str) -> None:
+def test_protocol(generator: Generator) -> None:
     check_protocol(replace(SMALL, generator=generator), example_graph())
 
 

@@ -28,7 +28,7 @@ from fglaudit.payloads import (
 from fglaudit.protocols.baselines.appnp import APPNP
 from fglaudit.protocols.baselines.fedmlp import FedMLP
 from fglaudit.protocols.baselines.graphsage import GraphSAGE
-from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
+from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP, Task, Variant
 from fglaudit.protocols.gfl_appnp.hidden_sharing import Sharing
 from fglaudit.rng import derive
 from fglaudit.testing import check_protocol, example_graph, record
@@ -87,7 +87,7 @@ def test_the_mean_over_all_clients_divides_the_learning_rate() -> None:
 
 @pytest.mark.parametrize("variant", ["full", "v2"])
 @pytest.mark.parametrize("name", SIZES)
-def test_recording_changes_no_training_and_no_byte_count(name: str, variant: str) -> None:
+def test_recording_changes_no_training_and_no_byte_count(name: str, variant: Variant) -> None:
     graph, protocol = small(name), GFLAPPNP(variant=variant, batch_size=1, **SMALL)
     recorded, loud = train(protocol, graph, Transcript())
     quiet, silent = train(protocol, graph)
@@ -189,7 +189,7 @@ def test_v1_without_recording_has_the_covariance_of_the_sums() -> None:
 
 @pytest.mark.parametrize("variant", ["full", "v1", "v2"])
 @pytest.mark.parametrize("name", SIZES)
-def test_conformance(name: str, variant: str) -> None:
+def test_conformance(name: str, variant: Variant) -> None:
     check_protocol(GFLAPPNP(variant=variant, **SMALL), small(name))
 
 
@@ -231,7 +231,7 @@ def test_meaningless_settings_are_refused(fields: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("task", ["snc", "sc"])
-def test_a_task_needs_its_samples(task: str) -> None:
+def test_a_task_needs_its_samples(task: Task) -> None:
     with pytest.raises(FglauditError, match=f"task '{task}' needs several samples per node.*csbm-{task}"):
         GFLAPPNP(task=task).check(small())
     GFLAPPNP(task=task).check(small(f"csbm-{task}"))

@@ -12,6 +12,7 @@ from plain_users import PlainUsers
 from user_graphs import GAT, GCN, user_graph
 
 from fglaudit.errors import FglauditError
+from fglaudit.federated.training import Optimizer
 from fglaudit.graph import FeatureKind
 from fglaudit.interfaces import DefenseSession, FederatedProtocol
 from fglaudit.payloads import SERVER, LatentGradients, Latents, MessageBatch, ModelUpdate, NeighborSums
@@ -43,7 +44,7 @@ def test_only_touched_columns_equal_whole_matrices(settings: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("name", ["adam", "sgd"])
-def test_users_that_were_not_sampled_keep_everything(name: str) -> None:
+def test_users_that_were_not_sampled_keep_everything(name: Optimizer) -> None:
     protocol = NFedGNN(participation=0.5, smoothness=1.0, optimizer=name, weight_decay=0.02, **(GCN | {"rounds": 6}))
     run = record(protocol, user_graph())
     plain = PlainUsers(run)

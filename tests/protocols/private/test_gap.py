@@ -22,7 +22,7 @@ from fglaudit.privacy.accounted import Accounted
 from fglaudit.privacy.accounting import Relation
 from fglaudit.privacy.counted import Counted, Sent
 from fglaudit.privacy.from_facts import account
-from fglaudit.protocols.private.gap import EDGE, GAP, NODE, REPORTING
+from fglaudit.protocols.private.gap import EDGE, GAP, NODE, REPORTING, NoiseAt
 from fglaudit.protocols.private.progap import ProGAP
 from fglaudit.registry import build
 from fglaudit.rng import derive
@@ -161,7 +161,7 @@ def test_progap_sums_hidden_rows_and_every_step_is_a_release() -> None:
 
 
 @pytest.mark.parametrize("noise_at", ["clients", "server"])
-def test_the_noise_is_that_of_all_steps_on_the_root_of_two(noise_at: str) -> None:
+def test_the_noise_is_that_of_all_steps_on_the_root_of_two(noise_at: NoiseAt) -> None:
     """Two Gaussian releases at distance sqrt(2) are one at distance 2: its own sigma, from the closed form."""
     graph = example_graph()
     protocol = GAP(noise_at=noise_at, **FEW)

@@ -14,6 +14,7 @@ from fglaudit.defenses.training.dp_sgd import DpSgd
 from fglaudit.errors import FglauditError
 from fglaudit.execution.weakened import NEXT_TO_NONE
 from fglaudit.facts.explaining import plausible_reports
+from fglaudit.federated.home_head import AtHome
 from fglaudit.graph import FederatedGraph
 from fglaudit.nn.responses import keep_probability
 from fglaudit.payloads import SERVER, ClassReports, HopSums, MessageBatch, ModelUpdate
@@ -229,7 +230,7 @@ def test_protocols_without_reports_and_strange_units_are_refused() -> None:
     graph = example_graph()
     assert "ClassReports" in (KAryResponse().unsupported(StructureOnly().context(graph)) or "")
     with pytest.raises(FglauditError, match="unit"):
-        KAryResponse(unit="edge")
+        KAryResponse(unit="edge")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("most", [-1, 0, 1])
@@ -252,7 +253,7 @@ def test_bad_fields_are_refused(fields: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("at_home", ["own-row", "own-subgraph"])
-def test_the_accountant_knows_what_else_rows_enter(at_home: str) -> None:
+def test_the_accountant_knows_what_else_rows_enter(at_home: AtHome) -> None:
     """With two own hops in the inputs rows move the models too, and no epsilon of reports bounds the whole."""
     context = dataclasses.replace(SMALL, features_at_home=at_home).context(example_graph())
     session = KAryResponse(epsilon=3.0).bind(context)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any
 
 from fglaudit import registry
+from fglaudit.catalog import payloads, quantities
+from fglaudit.catalog.plugins import Description as Description
+from fglaudit.catalog.plugins import described as described
+from fglaudit.catalog.plugins import described_class as described_class
+from fglaudit.catalog.text import entry, listed, plain
 from fglaudit.datasets.catalog import DESCRIPTIONS as DATASETS
 from fglaudit.datasets.catalog import DETAILS
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.parties import HONEST, SERVERS
-from fglaudit.partition.schemes import DESCRIPTIONS as SCHEMES
+from fglaudit.partition.schemes import partition_schemes
 from fglaudit.plugins.class_source import UnreadableError, class_source
 from fglaudit.suite.embedded import embedded
 
@@ -39,82 +41,20 @@ def _plugins(kind: str) -> Section:
     return Section(lambda: {name: registry.summary(kind, name) for name in registry.names(kind)}, explain_plugin)
 
 
-@dataclass(frozen=True)
-class Description:
-    """What ``show`` says of a plugin: docstrings, one line per field, and class attributes in words."""
-
-    docs: tuple[str, ...]
-    fields: tuple[str, ...]
-    attributes: tuple[str, ...]
-
-
-_ATTRIBUTES = (("emits", "sends"), ("consumes", "reads"), ("metric", "primary metric"))
-
-
-def described(kind: str, name: str) -> Description:
-    """Describe a named plugin from its source; nothing is imported.
-
-    Raises:
-        UnreadableError: the source alone does not say it all.
-    """
-    module, _, cls = registry.target(kind, name).partition(":")
-    source = class_source(module, cls)
-    said = [(words, source.constant(attribute)) for attribute, words in _ATTRIBUTES]
-    return Description(
-        tuple(filter(None, (source.doc, *source.base_docs, source.module_doc))),
-        tuple(f"{f.name}: {f.type}{f.default}" for f in source.fields),
-        tuple(f"{words}: {v if isinstance(v, str) else ', '.join(v)}" for words, v in said if v is not None),
-    )
-
-
-def described_class(cls: type[Any]) -> Description:
-    """Describe a plugin class that is imported; :func:`described` of a named one is equal."""
-    docs = [inspect.getdoc(cls) or ""]
-    for base in cls.__mro__[1:]:  # fields that several plugins share are described where they are declared
-        if dataclasses.is_dataclass(base) and "Attributes:" in (base.__doc__ or ""):
-            docs.append(inspect.cleandoc(base.__doc__ or ""))
-    module = inspect.getmodule(cls)
-    docs.append(inspect.cleandoc(module.__doc__ or "") if module else "")
-    said = [(words, getattr(cls, attribute, None)) for attribute, words in _ATTRIBUTES]
-    return Description(
-        tuple(filter(None, docs)),
-        tuple(_field(f) for f in dataclasses.fields(cls)),
-        tuple(
-            f"{words}: {v if isinstance(v, str) else ', '.join(t.__name__ for t in v)}"
-            for words, v in said
-            if v is not None
-        ),
-    )
-
-
-def _field(f: dataclasses.Field[Any]) -> str:
-    """Return a field with its type and default; a key of a suite entry."""
-    if f.default is not dataclasses.MISSING:
-        default = f" = {f.default!r}"
-    else:
-        default = "" if f.default_factory is dataclasses.MISSING else f" = {f.default_factory()!r}"
-    return f"{f.name}: {f.type if isinstance(f.type, str) else f.type.__name__}{default}"
-
-
 def _explained(kind: str, name: str, found: Description) -> str:
     called = name.rpartition(":")[2] if ".py:" in name else name
-    docs = [line for doc in found.docs for line in (_plain(doc), "")]
-    return "\n".join([f"{kind} {called}", "", *docs, *_listed(found.fields), *found.attributes])
-
-
-def _plain(doc: str) -> str:
-    """Return a docstring as a terminal shows it: names in single backticks, without the roles of Sphinx."""
-    return re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"`\1`", doc).replace("``", "`")
-
-
-def _listed(lines: Sequence[str]) -> list[str]:
-    return ["fields:", *(f"  {line}" for line in lines)] if lines else ["fields: none"]
-
-
-def _entry(module: str, cls: str) -> list[str]:
-    """Return docstring and fields of what an entry of a suite is made into."""
-    source = class_source(module, cls)
-    return [_plain(source.doc), "", *_listed([f"{f.name}: {f.type}{f.default}" for f in source.fields])]
+    docs = [line for doc in found.docs for line in (plain(doc), "")]
+    named = any(re.search(r"\bPayloadName\b", field) for field in found.fields)
+    return "\n".join(
+        [
+            f"{kind} {called}",
+            "",
+            *docs,
+            *listed(found.fields),
+            *(["  (PayloadName: one of fglaudit list payloads, or of a plugin)"] if named else []),
+            *found.attributes,
+        ]
+    )
 
 
 def _suites() -> dict[str, str]:
@@ -131,7 +71,7 @@ def _purpose(text: str) -> str:
 def _dataset(name: str) -> str:
     about = f"data set {name}: {DATASETS[name]}"
     nested = _nested(name)
-    return "\n".join([about, "", *_more(name), *_entry("fglaudit.datasets.spec", "DatasetSpec"), *nested])
+    return "\n".join([about, "", *_more(name), *entry("fglaudit.datasets.spec", "DatasetSpec"), *nested])
 
 
 def _nested(name: str) -> list[str]:
@@ -145,7 +85,7 @@ def _nested(name: str) -> list[str]:
         "",
         f"in {key}: {{...}}, as in {{name: {name}, {key}: {{...}}}}:",
         "",
-        *_entry(f"fglaudit.datasets.{module}", cls),
+        *entry(f"fglaudit.datasets.{module}", cls),
     ]
 
 
@@ -154,8 +94,8 @@ def _more(name: str) -> list[str]:
 
 
 def _partition(name: str) -> str:
-    about = f"partition scheme {name}: {SCHEMES[name]}"
-    return "\n".join([about, "", *_entry("fglaudit.partition.spec", "PartitionSpec")])
+    about = f"partition scheme {name}: {partition_schemes()[name]}"
+    return "\n".join([about, "", *entry("fglaudit.partition.spec", "PartitionSpec")])
 
 
 def _servers() -> dict[str, str]:
@@ -171,7 +111,7 @@ def _server(name: str) -> str:
         return f"behaviour {name} (suite key server): {_servers()[name]}"
     module, _, cls = SERVERS[name].partition(":")
     return "\n".join(
-        [f"behaviour {name} (suite key server)", "", *_entry(module, cls), "", class_source(module, cls).module_doc]
+        [f"behaviour {name} (suite key server)", "", *entry(module, cls), "", class_source(module, cls).module_doc]
     )
 
 
@@ -179,9 +119,11 @@ CATALOG: dict[str, Section] = {
     "protocols": _plugins("protocol"),
     "attacks": _plugins("attack"),
     "defenses": _plugins("defense"),
+    "payloads": Section(payloads.entries, payloads.explain),
+    "quantities": Section(quantities.entries, quantities.explain),
     "servers": Section(_servers, _server),
     "datasets": Section(lambda: dict(DATASETS), _dataset),
-    "partitions": Section(lambda: dict(SCHEMES), _partition),
+    "partitions": Section(partition_schemes, _partition),
     "suites": Section(_suites, lambda name: embedded()[name].rstrip()),
 }
 
@@ -205,18 +147,41 @@ def explain(name: str) -> str:
     return "\n\n".join(found.values())
 
 
+def facts_allowed(name: str) -> list[str]:
+    """Return the lines that ``fglaudit show`` adds of an attack: which facts it allows for; none of other things.
+
+    Beside a suite of the same name they are comments, as all that :func:`explain` says there.
+    """
+    of_file = ".py:" in name
+    if not (_kind_in_file(name) == "attack" if of_file else name in registry.names("attack")):
+        return []
+    from fglaudit.catalog.allowed_facts import allowed_by
+
+    lines = allowed_by(registry.load("attack", name))
+    return [_commented(line) for line in lines] if name in CATALOG["suites"].entries() else lines
+
+
 def _commented(text: str) -> str:
     return "\n".join(f"# {line}".rstrip() for line in text.splitlines())
 
 
 def _explain_file(name: str) -> str:
     """Explain ``file.py:Class``, whichever kind of plugin it is."""
+    return CATALOG[f"{_kind_in_file(name)}s"].explain(name)
+
+
+def _kind_in_file(name: str) -> str:
+    """Return which kind of plugin ``file.py:Class`` is.
+
+    Raises:
+        FglauditError: it is none.
+    """
     reasons = []
-    for kind, section in (("protocol", "protocols"), ("defense", "defenses"), ("attack", "attacks")):
+    for kind in ("protocol", "defense", "attack"):
         try:
             registry.load(kind, name)
         except FglauditError as error:
             reasons.append(error)
             continue
-        return CATALOG[section].explain(name)
+        return kind
     raise reasons[0]
