@@ -18,8 +18,8 @@ from fglaudit.scoring.clusters import MIN_CLUSTERS, TAIL, Interval, PairedCluste
 from fglaudit.scoring.many_attacks import step_down
 from fglaudit.scoring.metrics import RATES, exceeds_zero
 from fglaudit.scoring.one_client import one_client_p_value
+from fglaudit.scoring.permutation_bound import LEVEL, dealt_at_random
 from fglaudit.scoring.rates import clusters_like, seeds_needed
-from fglaudit.scoring.unique_rows import LEVEL, dealt_at_random
 
 NEGLIGIBLE = 0.02
 """Up to this upper end of the advantage's interval an attack counts as not having succeeded."""
@@ -189,7 +189,7 @@ class Leak:
 
     @property
     def dealt_at_random(self) -> float:
-        """A bound on the p-value of "its exact rows fell to their nodes by chance"; see ``scoring.unique_rows``."""
+        """A bound on the p-value of "its exact rows fell to their nodes by chance": ``scoring.permutation_bound``."""
         return dealt_at_random(self.unique_exact) if self.measured else 1.0
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fglaudit.scoring.unique_rows import LEVEL, dealt_at_random
+from fglaudit.scoring.permutation_bound import LEVEL, dealt_at_random
 
 
 @pytest.mark.parametrize("rows", [5, 12, 60])
