@@ -65,9 +65,8 @@ def _setting(row: Finding) -> str:
 def none_applies(reasons: Sequence[str]) -> str:
     """Return what is wrong with a suite of which no cell can be computed, as ``reasons`` say, one for each cell."""
     return (
-        "a suite needs a cell in which the defense, and whoever breaks the rules, serves the protocol; none of its"
-        f" {counted(len(reasons), 'cell')} is one: {'; '.join(dict.fromkeys(reasons))}; change defenses, protocols or"
-        " server"
+        f"in one cell of a suite at least the defense must serve the protocol; of {counted(len(reasons), 'cell')} here"
+        f" it does in none: {'; '.join(dict.fromkeys(reasons))}; change defenses, protocols or server"
     )
 
 

@@ -71,7 +71,7 @@ def test_more_classes_than_reports_can_carry_are_a_failed_cell_with_the_reason()
 
 
 def test_an_encoder_trained_on_nodes_that_the_guarantee_names_is_refused_with_the_reason() -> None:
-    assert run(REPORTS, "{name: k-ary-response, unit: node}") == ExitCode.DONE
+    assert run(REPORTS, "{name: k-ary-response, unit: node}") == ExitCode.INPUT
     refused = rows("coverage.csv")
     assert refused and not rows("findings.csv")
     assert all("encoder is trained on the rows of training nodes" in row["reason"] for row in refused)

@@ -134,7 +134,7 @@ def test_a_suite_in_which_nothing_applies_is_one_to_be_changed(
     code, out, error = call(IDLE, capsys, *options)
     assert code == ExitCode.INPUT and out.count("not-applicable") == 2
     assert error.startswith("error: ") and error.count("\n") == 1
-    assert "none of its 2 cells is one: fedgcn states" in error and "change defenses" in error
+    assert "of 2 cells here it does in none: fedgcn states" in error and "change defenses" in error
 
 
 def test_so_is_one_that_was_run_and_a_shard_of_it_is_done(
@@ -150,5 +150,5 @@ def test_so_is_one_that_was_run_and_a_shard_of_it_is_done(
             main([*arguments, *more])
         codes.append(done.value.code or 0)
     assert codes == [ExitCode.INPUT, 0]
-    assert "none of its 2 cells is one: fedgcn states" in capsys.readouterr().err
+    assert "of 2 cells here it does in none: fedgcn states" in capsys.readouterr().err
     assert (Path("runs") / "small" / "coverage.csv").exists(), "the rows are there, with their reasons"
