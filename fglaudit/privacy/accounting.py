@@ -15,8 +15,10 @@ privacy loss distributions first.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from functools import lru_cache
 
@@ -248,7 +250,8 @@ def _by_accountant(event: DpEvent, delta: float, relation: Relation, parts: Sequ
         return float(renyi.compose(halved).get_epsilon(delta))
     # The grid's cost grows with the range of losses that it must cover, so its step follows the expected epsilon.
     rough = rdp.RdpAccountant(neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE)
-    expected = float(rough.compose(halved).get_epsilon(delta)) if rough.supports(halved) else 1.0
+    with _library_is_silent():
+        expected = float(rough.compose(halved).get_epsilon(delta)) if rough.supports(halved) else 1.0
     grid = pld.PLDAccountant(LIBRARY_RELATIONS[relation], max(1e-4, expected * 2e-6))
     # This accountant of the library (0.6) composes a randomised response once, however often it happens.
     if grid.supports(event) and not any(isinstance(part, dp_accounting.RandomizedResponseDpEvent) for part in parts):
@@ -260,6 +263,18 @@ def _by_accountant(event: DpEvent, delta: float, relation: Relation, parts: Sequ
             f"an accountant must support every released event; none does for records that are {relation}: {reason};"
             " state it another way"
         ) from None
+
+
+@contextmanager
+def _library_is_silent() -> Iterator[None]:
+    """Keep the library from printing a line for every Renyi order that it leaves out, where a rough value will do."""
+    library = logging.getLogger("absl")
+    level = library.level
+    library.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        library.setLevel(level)
 
 
 def _rescaled(event: DpEvent, moves: int) -> DpEvent:

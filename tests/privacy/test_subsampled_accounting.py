@@ -8,7 +8,7 @@ from scipy.integrate import quad
 from scipy.stats import binom, norm
 
 from fglaudit.errors import FglauditError
-from fglaudit.privacy.accounting import Relation, epsilon_of_mu, noise_multiplier
+from fglaudit.privacy.accounting import Relation, epsilon_of, epsilon_of_mu, event_of, noise_multiplier, poisson_sampled
 from fglaudit.privacy.subsampled_accounting import fixed_sample_epsilon, poisson_losses_epsilon, smallest_multiplier
 
 DELTA = 1e-5
@@ -68,3 +68,9 @@ def test_impossible_samples_are_refused() -> None:
         poisson_losses_epsilon(1.0, 0.5, 0, 1, DELTA)
     with pytest.raises(FglauditError, match="epsilon must be positive"):
         smallest_multiplier(lambda z: 1 / z, 0.0, DELTA)
+
+
+def test_the_library_prints_nothing_of_orders_that_it_leaves_out(caplog: pytest.LogCaptureFixture) -> None:
+    event = poisson_sampled(event_of("gaussian", 2.0), 0.5)
+    assert 1.3 < epsilon_of(event, 1e-5, Relation.ZERO_OUT) < 1.4
+    assert not [line for line in caplog.records if line.name == "absl"]
