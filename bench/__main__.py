@@ -12,7 +12,7 @@ import torch
 
 from bench import defense_matrix, epsilon_estimators
 from bench.accuracy import frontier, gap, lpgnn, report_designs, training_settings
-from bench.cost import devices, estimates, large_training
+from bench.cost import costs, devices, estimates, large_training
 from bench.cost import sums as scale
 from bench.encryption import fedgcn as encryption
 from bench.encryption import protocols as encryption_protocols
@@ -69,7 +69,7 @@ MEASUREMENTS: dict[str, tuple[ModuleType, Callable[[Namespace], None]]] = {
     "membership-graphs": (membership_graphs, lambda o: membership_graphs.run(o.results, o.root)),
     "audit-power": (power, lambda o: power.run(o.results, o.seeds or 10)),
     "redteam": (redteam, lambda o: redteam.run(o.results, o.seeds or 10, o.only)),
-    "costs": (estimates, lambda o: estimates.run(o.results, calibrate=True)),
+    "costs": (costs, lambda o: costs.run(o.results)),
     "training-settings": (training_settings, lambda o: training_settings.run(o.results, o.root, o.seeds or 3)),
     "estimates": (estimates, lambda o: estimates.run(o.results, calibrate=False)),
     "devices": (devices, lambda o: devices.run(o.results)),
