@@ -163,6 +163,18 @@ def test_what_is_not_used_of_a_graph_is_said_and_undirected_edges_are_no_change(
     assert "not used of edges: 'edge_weight'" in notes[0] and "not used: 'train'" in notes[1]
 
 
+def test_of_several_splits_the_first_is_used_and_a_note_says_so() -> None:
+    given = arrays()
+    part = np.arange(30) % 3
+    masks = {name: part == place for place, name in enumerate(("train_mask", "val_mask", "test_mask"))}
+    both = {key: np.stack([mask, mask[::-1]], 1) for key, mask in masks.items()}
+    graph, notes = graph_from({**given, **both})
+    one, none = graph_from({**given, **masks})
+    assert content_digest(graph) == content_digest(one)
+    assert any("of 2 splits in the masks the first one is used" in note for note in notes)
+    assert not any("splits" in note for note in none)
+
+
 def test_a_printed_report_is_its_answers_and_notes() -> None:
     given = {**arrays(), "edge_weight": np.ones(3)}
     report = fglaudit.audit(given, protocol=FEDGCN, clients=2, observers=["client:0"], attacks=["row-space"])

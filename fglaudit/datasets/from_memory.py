@@ -49,16 +49,16 @@ _CONVERSIONS = {
 _NODE_ATTRIBUTES = ("x", "y", CLIENTS)
 
 
-def graph_from(source: Any, name: str = "graph", split_index: int = 0) -> tuple[Graph, tuple[str, ...]]:
+def graph_from(source: Any, name: str = "graph") -> tuple[Graph, tuple[str, ...]]:
     """Return ``source`` as a graph, with a note on what of it is not used (weights of edges, attributes of other names)
     and for every kind of edge that had to be changed.
 
     Args:
         source: a :class:`fglaudit.graph.Graph`; an object with attributes (``torch_geometric.data.Data``) or a mapping
-            with keys x [N, F], edge_index [2, E], y [N] and, all or none, train_mask, val_mask, test_mask [N], perhaps
-            clients [N]; or a networkx graph whose nodes have attributes ``x`` (a row of numbers), ``y`` (a class
-            number) and perhaps ``clients`` (the number of the one that holds it).
-        split_index: which public split, where masks are [N, splits].
+            with keys x [N, F], edge_index [2, E], y [N] and, all or none, train_mask, val_mask, test_mask [N] (of masks
+            [N, splits] the first one counts, and a note says so), perhaps clients [N]; or a networkx graph whose nodes
+            have attributes ``x`` (a row of numbers), ``y`` (a class number) and perhaps ``clients`` (the number of the
+            one that holds it).
 
     Raises:
         FglauditError: it is none of these, or breaks a rule of own graphs.
@@ -78,10 +78,12 @@ def graph_from(source: Any, name: str = "graph", split_index: int = 0) -> tuple[
     else:
         raise FglauditError(f"a graph is {_ACCEPTED}; got {type(source).__name__}; {_conversion(source)}")
     masks = {key: arrays.pop(key) for key in MASKS if key in arrays}
-    arrays |= {key: mask[:, split_index] if mask.ndim == 2 else mask for key, mask in masks.items()}
+    arrays |= {key: mask[:, 0] if mask.ndim == 2 else mask for key, mask in masks.items()}
+    several = max((mask.shape[1] for mask in masks.values() if mask.ndim == 2), default=1)
+    split = (f"of {several} splits in the masks the first one is used; pass mask[:, i] for another",) * (several > 1)
     raw: RawGraph = checked(arrays, name)
     graph, notes = to_graph(raw, name, 0)
-    return graph, (*unused, *notes, *scale_notes(graph.x))
+    return graph, (*unused, *split, *notes, *scale_notes(graph.x))
 
 
 def _conversion(source: Any) -> str:
