@@ -213,7 +213,7 @@ def test_validation_may_choose_the_round() -> None:
         ({"initial_weights": "secret"}, "unknown initial_weights"),
         ({"evaluation": "none"}, "unknown evaluation"),
         ({"optimizer": "rmsprop"}, "unknown optimizer"),
-        ({"server_optimizer": "rmsprop"}, "unknown optimizer"),
+        ({"server_optimizer": "rmsprop"}, "unknown server_optimizer"),
         ({"feature_dropout": 1.0}, "feature_dropout"),
         ({"dropout": -0.1}, "dropout"),
         ({"learning_rate": -1.0}, "learning_rate"),
