@@ -117,7 +117,8 @@ def compose_all(events: Sequence[DpEvent]) -> DpEvent:
 
 
 def poisson_sampled(event: DpEvent, rate: float) -> DpEvent:
-    """Return ``event`` on a sample that every record enters independently with probability ``rate``.
+    """Return ``event`` on a sample that every record enters independently with probability ``rate``; at 1 that is
+    ``event`` itself, of which more accountants know something.
 
     Raises:
         FglauditError: unless 0 < rate <= 1.
@@ -126,7 +127,7 @@ def poisson_sampled(event: DpEvent, rate: float) -> DpEvent:
         raise FglauditError(
             f"a sampling rate lies in (0, 1]; got {rate}; use the expected share of the records in a batch"
         )
-    return dp_accounting.PoissonSampledDpEvent(rate, event)
+    return event if rate == 1 else dp_accounting.PoissonSampledDpEvent(rate, event)
 
 
 def fixed_size_sampled(event: DpEvent, size: int, population: int) -> DpEvent:

@@ -103,8 +103,13 @@ def test_a_sampled_release_against_its_integral() -> None:
     for relation, other in ((Relation.ADD_OR_REMOVE, without), (ZERO_OUT, without), (REPLACE, opposite)):
         epsilon = epsilon_of(event, delta, relation)
         assert integrated_delta(epsilon, with_it, other, float(step)) == pytest.approx(delta, rel=0.02)
-    whole = epsilon_of(poisson_sampled(event_of("gaussian", sigma), 1.0), delta, REPLACE)
+    whole = epsilon_of(dp_accounting.PoissonSampledDpEvent(1.0, event_of("gaussian", sigma)), delta, REPLACE)
     assert whole == pytest.approx(epsilon_of(event_of("gaussian", sigma), delta, REPLACE), rel=1e-3)
+
+
+def test_a_sample_of_all_records_is_no_sample() -> None:
+    event = event_of("laplace", 2.0)
+    assert epsilon_of(poisson_sampled(event, 1.0), 0.0, REPLACE) == epsilon_of(event, 0.0, REPLACE) == 1.0
 
 
 def test_batches_of_fixed_size_are_judged_for_replaced_records_alone() -> None:
