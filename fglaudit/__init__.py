@@ -8,8 +8,9 @@ quick. Which other modules have names for you: ``docs/use.md``, "Names that stay
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fglaudit.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from fglaudit.attacking import run_attacks
@@ -52,13 +53,4 @@ _HOMES = {
     "score": "fglaudit.scoring.score",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
-    return getattr(import_module(_HOMES[name]), name)
-
-
-def __dir__() -> list[str]:
-    """Return the names to be used, also those that were not asked for yet: for ``help`` and completion."""
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_imports(__name__, _HOMES)

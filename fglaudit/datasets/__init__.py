@@ -5,10 +5,10 @@ Names are imported when asked for: the list of data sets, and which files are th
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fglaudit.datasets.fetch import fetch as fetch  # itself, not the module of that name
+from fglaudit.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from fglaudit.datasets.csbm_options import CsbmOptions
@@ -29,22 +29,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "CsbmOptions": "csbm_options",
-    "CsbmTask": "csbm_tasks",
-    "DatasetSpec": "spec",
-    "check_root": "holdings",
-    "dataset_facts": "facts",
-    "dataset_names": "holdings",
-    "verify_checksums": "holdings",
+    "CsbmOptions": "fglaudit.datasets.csbm_options",
+    "CsbmTask": "fglaudit.datasets.csbm_tasks",
+    "DatasetSpec": "fglaudit.datasets.spec",
+    "check_root": "fglaudit.datasets.holdings",
+    "dataset_facts": "fglaudit.datasets.facts",
+    "dataset_names": "fglaudit.datasets.holdings",
+    "verify_checksums": "fglaudit.datasets.holdings",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    """Return the names to be used, also those that were not asked for yet: for ``help`` and completion."""
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_imports(__name__, _HOMES)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fglaudit.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from fglaudit.partition.facts import partition_facts
@@ -12,15 +13,10 @@ if TYPE_CHECKING:
 
 __all__ = ["PartitionSpec", "partition_facts", "partition_schemes"]
 
-_HOMES = {"PartitionSpec": "spec", "partition_facts": "facts", "partition_schemes": "schemes"}
+_HOMES = {
+    "PartitionSpec": "fglaudit.partition.spec",
+    "partition_facts": "fglaudit.partition.facts",
+    "partition_schemes": "fglaudit.partition.schemes",
+}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    """Return the names to be used, also those that were not asked for yet: for ``help`` and completion."""
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_imports(__name__, _HOMES)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fglaudit.errors import unknown
+from fglaudit.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from fglaudit.quantities.base import (
@@ -56,17 +57,6 @@ def quantity(name: str) -> Quantity:
     return found
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.base"), name)
-
-
-def __dir__() -> list[str]:
-    """Return the names to be used, also those that were not asked for yet: for ``help`` and completion."""
-    return sorted({*globals(), *__all__})
-
-
 __all__ = [
     "QUANTITIES",
     "Attempt",
@@ -79,3 +69,6 @@ __all__ = [
     "Scores",
     "quantity",
 ]
+
+_BASE = dict.fromkeys(set(__all__) - {"QUANTITIES", "quantity"}, "fglaudit.quantities.base")
+__getattr__, __dir__ = lazy_imports(__name__, _BASE)
