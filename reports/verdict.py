@@ -125,13 +125,13 @@ def _observer(
     ground = f"Attack {worst.attack}; {sure}; {labels.setting(where)}, on {place(where)}."
     alone = ""
     if UNIQUE in worst.grounds and MEAN not in worst.grounds:
-        alone = f"; {count(worst.unique_exact)} exact rows are of one node alone"
-        ground += f" {count(worst.unique_exact)} exact rows of one observer are of one node alone; chance deals few."
+        alone = f"{count(worst.unique_exact)} exact rows of one observer are of one node alone"
+        ground += f" {alone}; chance deals few."
     strongest = [(s, leak) for s in settings for leak in s.strongest_by_quantity(observer).values()]
     best = [pair for pair in strongest if pair[1].quantity == worst.quantity and pair[0].dataset == where.dataset]
     leaks = [pair for pair in measured if pair[1].grounds]
     detail = " ".join(filter(None, (ground, found.why, _also(leaks, worst, labels), doubt)))
-    where_and_sure = f"{labels.told(where)}; {interval_words(worst)}{alone}"
+    where_and_sure = "; ".join(filter(None, (labels.told(where), interval_words(worst), alone)))
     lowest = _lowest(best, worst, labels, again)
     return ObserverVerdict(observer, found.word, found.headline, detail, lowest, where_and_sure)
 

@@ -16,7 +16,8 @@ import pytest
 import yaml
 
 from fglaudit import doctor, registry
-from fglaudit.catalog import CATALOG, described, described_class, explain
+from fglaudit.catalog import CATALOG, explain
+from fglaudit.catalog.plugins import described, described_class
 from fglaudit.datasets import CsbmOptions, DatasetSpec, fetch
 from fglaudit.datasets.catalog import OGB_SOURCES
 from fglaudit.doctor import cuda_devices, examine

@@ -15,7 +15,8 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from fglaudit.catalog import CATALOG, described
+from fglaudit.catalog import CATALOG
+from fglaudit.catalog.plugins import described
 from fglaudit.plugins.class_source import UnreadableError
 
 ROOT = Path(__file__).parents[2]

@@ -10,9 +10,7 @@ from itertools import takewhile
 
 from fglaudit import registry
 from fglaudit.catalog import payloads, quantities
-from fglaudit.catalog.plugins import Description as Description
-from fglaudit.catalog.plugins import described as described
-from fglaudit.catalog.plugins import described_class as described_class
+from fglaudit.catalog.plugins import Description, described, described_class
 from fglaudit.catalog.text import entry, listed, plain
 from fglaudit.datasets.catalog import DESCRIPTIONS as DATASETS
 from fglaudit.datasets.catalog import DETAILS

@@ -159,10 +159,11 @@ def on_noise(output: Output, tested: Attempt) -> OnNoise:
     for result in output.on_noise:
         if not kind.accepts(result):
             return OnNoise(f"self-test: it returned nothing about {kind.name}")
-        unique = max(unique, kind.unique_exact(tested._replace(result=result)) or 0)
+        blind = tested._replace(result=result)
+        unique = max(unique, kind.unique_exact(blind) or 0)
         beyond = [
             part.values.mean().item()
-            for part in kind.excess(output.attack, tested._replace(result=result))
+            for part in kind.excess(output.attack, blind)
             if not part.values.mean().item() <= NOISE_AT_MOST + 3 * standard_error(part)
         ]
         if not beyond:

@@ -9,7 +9,7 @@ directions are found (:mod:`fglaudit.quantities.rows.claims`).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import torch
@@ -111,10 +111,14 @@ class Features(Quantity):
         return f"on a planted plain leak it rebuilt {score:.1%} of {len(planted.nodes)} rows, not {least:.0%}"
 
     def unique_exact(self, attempt: Attempt) -> int | None:
-        game, view, guess = attempt.question, attempt.view, attempt.guess
-        by_guess = score([game], [guess], matching=False).rows
-        [best] = guesses_for("exact_rate", [game], [view], [guess], by_guess)
-        return unique_exact(game, attempt.result, (guess, best))
+        game, guess = attempt.question, attempt.guess
+
+        def guesses() -> Iterator[Reconstruction]:  # most results on noise have no exact row to compare with them
+            yield guess
+            by_guess = score([game], [guess], matching=False).rows
+            yield from guesses_for("exact_rate", [game], [attempt.view], [guess], by_guess)
+
+        return unique_exact(game, attempt.result, guesses())
 
     def excess(self, attack: Attack, attempt: Attempt) -> tuple[Excess, ...]:
         """Return the advantage in the attack's own metric, and how much larger its share of exact rows is: one figure

@@ -6,7 +6,7 @@ that no other node of the graph has is right at one node at the most.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import torch
@@ -21,17 +21,18 @@ MOST_COMPARED = 512
 """Rows that are compared with all others at the most, where rows are real-valued: some hundred show as much as all."""
 
 
-def unique_exact(game: Game, result: Reconstruction, guesses: Sequence[Reconstruction]) -> int | None:
-    """Return how many rows ``result`` has exactly that none of ``guesses`` has, and that no other node has.
+def unique_exact(game: Game, result: Reconstruction, guesses: Iterable[Reconstruction]) -> int | None:
+    """Return how many rows ``result`` has exactly that none of ``guesses`` has, and that no other node has; no guess is
+    asked for once none is left.
 
     None where nodes have several samples: of these an attack's rows are matched to the truth in hindsight, so that more
     of them are right by chance.
     """
     if len(torch.unique(game.targets)) < len(game.targets):
         return None
-    right, *guessed = (_exact(game, rows) for rows in (result, *guesses))
-    for guess in guessed:
-        right &= ~guess
+    right, others = _exact(game, result), iter(guesses)
+    while right.any() and (guess := next(others, None)) is not None:
+        right &= ~_exact(game, guess)
     return int(unique_among(game.truth[right], game.every, game.kind).sum().item())
 
 
