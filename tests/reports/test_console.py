@@ -57,7 +57,7 @@ def test_a_defense_that_hides_the_rows_is_seen_to_change_something(tmp_path: Pat
         for c in cells
     ]  # fmt: skip
     text = said(tmp_path, [replace(c, findings=(*c.findings, row)) for c, row in zip(cells, linkage, strict=True)])
-    assert text.index("LEAKS") < text.index("HELD") < text.index("linkage ")
+    assert text.index("LEAKS") < text.index("HELD") < text.index("linkage")
     assert "LEAKS in 2 of 2: AUC 1.000 (0.500)" in text
 
 
