@@ -10,6 +10,7 @@ from fglaudit.errors import FglauditError, unknown
 from fglaudit.interfaces import FederatedProtocol
 from fglaudit.reproduce.papers import (
     data_tables,
+    drawn,
     fedgat,
     fedgcn,
     fedgt,
@@ -42,7 +43,9 @@ _PAPERS: dict[str, Paper] = {
     "fedgcn": fedgcn, "fedgat": fedgat, "fedgt": fedgt, "nfedgnn": nfedgnn, "gfl-appnp": gfl_appnp,
 }  # fmt: skip
 _QUICK = ("cora", "subcora", "csbm-dnc", "csbm-sc")
-_ONE_SEED = (*data_tables.COUNTS, "label-rate", "communication", *message_sizes.METRICS, *fedgt_costs.METRICS)
+_ONE_SEED = (
+    *data_tables.COUNTS, "label-rate", *drawn.BYTES, *message_sizes.METRICS, *fedgt_costs.METRICS,
+)  # fmt: skip
 """What does not depend on a seed, or hardly."""
 NO_TRAINING = "no training method"
 

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -45,7 +45,7 @@ from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
 from fglaudit.defenses.none import NoDefense
 from fglaudit.federated.subgraph_protocol import SubgraphProtocol
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import FederatedProtocol, Trained
+from fglaudit.interfaces import FederatedProtocol
 from fglaudit.partition import PartitionSpec
 from fglaudit.partition.schemes import Scheme
 from fglaudit.protocols.baselines.fedavg_gophormer import FedAvgGophormer
@@ -67,6 +67,7 @@ from fglaudit.reproduce.authors_code.fedgt_baselines import (
 )
 from fglaudit.reproduce.papers import unprinted
 from fglaudit.reproduce.published import AT_THEIR_RATE, BY_THEIR_CODE, FEW_HIDDEN, PARTED_CLUSTERS, Published
+from fglaudit.reproduce.rounds import at_round
 from fglaudit.reproduce.trainings import CPU, Measured, Training, trained
 from fglaudit.rng import derive
 
@@ -137,7 +138,8 @@ def figure(row: Published, seed: int, root: str | None, device: torch.device = C
     """Return our figure for ``row``, or why there is none."""
     if reason := obstacle(row):
         return reason
-    outcome, measured = _trained(training(row, root), seed, device)
+    outcome, measured = trained(training(row, root), seed, device=device)
+    outcome = at_round(outcome, row.setting)
     if row.metric == OWN_WEIGHT:
         return replace(measured, value=float(outcome.series["own_weight"].mean().item()))
     return replace(measured, value=100 * outcome.client_mean)
@@ -146,12 +148,6 @@ def figure(row: Published, seed: int, root: str | None, device: torch.device = C
 def obstacle(row: Published) -> str:
     """Return why there is no figure for ``row``; "" where there is one."""
     return "" if row.dataset in SETTINGS else TOO_LARGE
-
-
-@lru_cache(maxsize=1)
-def _trained(training: Training, seed: int, device: torch.device) -> tuple[Trained, Measured]:
-    """Train once for rows that follow one another and ask different figures of the same training."""
-    return trained(training, seed, device=device)
 
 
 def training(row: Published, root: str | None, **changes: Any) -> Training:

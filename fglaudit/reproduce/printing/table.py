@@ -8,9 +8,10 @@ from typing import Any
 
 from fglaudit.execution.folder.csv_files import csv_text
 from fglaudit.files.own import write_atomic
+from fglaudit.reproduce.printing.curves import curves, has_curves
 from fglaudit.reproduce.printing.dot_plot import dot_plot
 from fglaudit.reproduce.published import TITLES
-from fglaudit.reproduce.run import Compared
+from fglaudit.reproduce.run import Compared, rounded
 
 COLUMNS = (
     "dataset", "setting", "clients", "method", "metric", "unit", "paper", "paper_spread", "ours", "ours_spread", "runs",
@@ -21,7 +22,8 @@ SHOWN = ("row", "paper", "ours", "gap", "in deviations", "runs", "CPU s", "GB")
 
 def write(table: str, rows: Sequence[Compared], folder: Path) -> list[Path]:
     """Write ``table.md``, ``table.csv`` and ``table.svg`` into ``folder``, which is there; returns their paths."""
-    texts = {"table.md": markdown(table, rows), "table.csv": as_csv(rows), "table.svg": dot_plot(TITLES[table], rows)}
+    drawn = curves if "-figure" in table and has_curves(rows) else dot_plot
+    texts = {"table.md": markdown(table, rows), "table.csv": as_csv(rows), "table.svg": drawn(TITLES[table], rows)}
     for name, text in texts.items():
         write_atomic(folder / name, text)
     return [folder / name for name in texts]
@@ -46,7 +48,7 @@ def cells(row: Compared) -> tuple[str, ...]:
     paper += "" if row.row.spread is None else f" ± {row.row.spread:g}"
     if row.mean is None:
         return (row.row.label, paper, row.reason, "", "", "0", "", "")
-    ours = f"{row.mean:.2f}" + (f" ± {row.spread:.2f}" if row.spread is not None else "")
+    ours = rounded(row.mean) + (f" ± {rounded(row.spread)}" if row.spread is not None else "")
     gap = "" if row.gap is None else f"{row.gap:+.2f}"
     deviations = "" if row.deviations is None else f"{row.deviations:+.1f}"
     counts = (str(len(row.values)), f"{row.seconds:.1f}", f"{row.gigabytes:.3g}")
