@@ -8,8 +8,9 @@ from typing import Any
 
 from fglaudit.execution.folder.csv_files import csv_text
 from fglaudit.files.own import write_atomic
-from fglaudit.reproduce.printing.curves import curves, has_curves
+from fglaudit.reproduce.printing.curves import curves
 from fglaudit.reproduce.printing.dot_plot import dot_plot
+from fglaudit.reproduce.printing.panels import panels_of
 from fglaudit.reproduce.published import TITLES
 from fglaudit.reproduce.run import Compared, rounded
 
@@ -22,7 +23,7 @@ SHOWN = ("row", "paper", "ours", "gap", "in deviations", "runs", "CPU s", "GB")
 
 def write(table: str, rows: Sequence[Compared], folder: Path) -> list[Path]:
     """Write ``table.md``, ``table.csv`` and ``table.svg`` into ``folder``, which is there; returns their paths."""
-    drawn = curves if "-figure" in table and has_curves(rows) else dot_plot
+    drawn = curves if "-figure" in table and panels_of(rows) else dot_plot
     texts = {"table.md": markdown(table, rows), "table.csv": as_csv(rows), "table.svg": drawn(TITLES[table], rows)}
     for name, text in texts.items():
         write_atomic(folder / name, text)
