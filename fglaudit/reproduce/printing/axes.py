@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-_TICKS = 5
+_TICKS = 6
 
 
 @dataclass(frozen=True)
