@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fglaudit.auditing import Report
-from fglaudit.conformance.of_runs import NAME
 from fglaudit.errors import counted
 from fglaudit.execution.exit_code import ExitCode
 from fglaudit.finding import CellRecord, Finding, Status
-from fglaudit.guarantees import Outcome, Word
+from fglaudit.guarantees import AuditName, Outcome, Word
 from fglaudit.reports.answers import Answer, AnswerWord, answers
 from fglaudit.reports.leaks import FEATURES
 from fglaudit.reports.numbers import THIN, decimal, interval, percent
@@ -187,7 +186,9 @@ def guarantee_lines(records: Sequence[CellRecord]) -> Iterator[Line]:
 def unchecked(records: Sequence[CellRecord]) -> tuple[str, ...]:
     """Return why nothing that ``records`` say of their protocol can be believed, each reason once."""
     audits = [audit for record in records if record.verdict is not None for audit in record.verdict.audits]
-    return tuple(dict.fromkeys(a.detail for a in audits if a.name == NAME and a.outcome is not Outcome.PASSED))
+    return tuple(
+        dict.fromkeys(a.detail for a in audits if a.name is AuditName.PROTOCOL and a.outcome is not Outcome.PASSED)
+    )
 
 
 def failures(records: Sequence[CellRecord]) -> Iterator[Line]:
