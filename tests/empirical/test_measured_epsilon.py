@@ -201,7 +201,6 @@ CELL = Cell(
     dataset=DatasetSpec(name="csbm", split="random", csbm=OPTIONS),
     partition=PartitionSpec(scheme="dirichlet", clients=4, beta=10.0),
     protocol=FedGCN(hops=1, rounds=1),
-    server="honest",
     defense=Gaussian(epsilon=8.0),
     seed=0,
     observers=(ObserverSpec(("client:each",)), ObserverSpec(("server",))),
