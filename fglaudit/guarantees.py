@@ -53,6 +53,13 @@ class Word(StrEnum):
     NONE = "none"  # nothing is promised to this observer
 
 
+def exceeded(shown: float | None, accounted: float | None) -> str:
+    """Return how an epsilon that replays showed contradicts the accounted one; empty where it does not."""
+    if shown is None or accounted is None or shown <= accounted:
+        return ""
+    return f"replays show an epsilon of at least {shown:.3g}, above the {accounted:.3g} that is accounted"
+
+
 class AuditName(StrEnum):
     """What an audit looks at, as records and reports name it."""
 

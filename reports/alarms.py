@@ -32,9 +32,7 @@ def alarms(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
 
 def refuted(setting: Setting) -> bool:
     """Whether any audit contradicted a guarantee of the setting."""
-    words = (record.verdict.word for record in setting.records if record.verdict is not None)
-    rows = (finding.guarantee for finding in setting.findings)
-    return setting.contradicted or Word.REFUTED in words or Word.REFUTED.value in rows
+    return any(record.refuted is not None for record in setting.records)
 
 
 def _refuted(settings: Sequence[Setting], labels: Labels) -> list[str]:

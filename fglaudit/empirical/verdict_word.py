@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fglaudit.empirical.audits.counts import LARGER
 from fglaudit.empirical.audits.trade_off import ENOUGH
-from fglaudit.guarantees import Audit, AuditName, Outcome, Verdict, Word
+from fglaudit.guarantees import Audit, AuditName, Outcome, Verdict, Word, exceeded
 from fglaudit.interfaces import Guarantee
 from fglaudit.privacy.accounted import Accounted
 from fglaudit.privacy.accounting import Relation
@@ -24,7 +24,6 @@ _SPEAK_AGAINST_ALONE = (
     AuditName.DISTINGUISHER,
     AuditName.PLANTED_ROWS,
     AuditName.WHOLE_TRAINING,
-    AuditName.LABEL_RESPONSES,
 )
 """Audits that may refute, and that verify nothing: where they could not be run, a guarantee may be verified all the
 same. Of any other one that is there, a new one too, it may not."""
@@ -78,6 +77,10 @@ def _word(promise: Guarantee, accounted: Accounted | str, audits: Sequence[Audit
     against = next((audit for audit in audits if audit.outcome is Outcome.REFUTED), None)
     if against is not None:
         return Word.REFUTED, against.detail
+    curve = next((audit for audit in audits if audit.name is AuditName.TRADE_OFF), None)
+    measured = None if curve is None or curve.measured is None else curve.measured.epsilon
+    if isinstance(accounted, Accounted) and (why := exceeded(measured, accounted.epsilon)):
+        return Word.REFUTED, why  # a bound of its own, on other thresholds than the test of the curve
     needed = _NEEDED_SEALED if promise.seals_alone else _NEEDED
     open_ = next((a for a in audits if a.outcome is Outcome.UNTESTED and a.name in needed), None)
     if open_ is not None:
@@ -88,7 +91,6 @@ def _word(promise: Guarantee, accounted: Accounted | str, audits: Sequence[Audit
         return Word.CLAIMED, f"no epsilon could be accounted: {accounted}"
     if shortened:
         return Word.CLAIMED, shortened
-    curve = next((audit for audit in audits if audit.name is AuditName.TRADE_OFF), None)
     if curve is None or curve.outcome is not Outcome.PASSED:
         return Word.CLAIMED, "the trade-off curve was not tested" + (f": {curve.detail}" if curve else "")
     if curve.power is None or curve.power < ENOUGH:

@@ -18,6 +18,7 @@ from fglaudit.reports.records import Run
 from fglaudit.reports.summary import summarize
 from fglaudit.reports.wording.names import METRIC_NAMES, reading
 from fglaudit.reports.wording.observers import observer_label
+from fglaudit.testing.defenses import REFUTED
 
 
 class Aside(NamedTuple):
@@ -61,9 +62,6 @@ def brief(lines: Sequence[Line]) -> list[str]:
     if asides:
         said.append(f"--verbose has the figures of {counted(len(asides), 'answer')} about other things than features")
     return [verdict.text, *(line.text for line in found), *said, verdict.text]
-
-
-REFUTED = "the guarantee is refuted"
 
 
 def of_attack(row: Finding) -> Line:
@@ -159,17 +157,8 @@ def guarantee_lines(records: Sequence[CellRecord]) -> Iterator[Line]:
     """Say what became of the guarantee: by the verdict of the records, else by the epsilon that replays showed."""
     first = records[0].findings[0]
     verdicts = [record.verdict for record in records if record.verdict is not None]
-    for verdict in verdicts:
-        if verdict.word is Word.REFUTED:
-            yield Line(f"{REFUTED}: {verdict.reason}", ExitCode.REFUTED)
-            return
-    if any(setting.contradicted for setting in summarize(Run("check", tuple(records), planned=True))):
-        shown_epsilon = max(row.epsilon_empirical or 0.0 for one in records for row in one.findings)
-        yield Line(
-            f"{REFUTED}: replays show an epsilon of at least {shown_epsilon:.3g}, above the"
-            f" {first.epsilon_accounted:.3g} that is stated",
-            ExitCode.REFUTED,
-        )
+    if against := [why for record in records if (why := record.refuted) is not None]:
+        yield Line(f"{REFUTED}{f': {against[0]}' if against[0] else ''}", ExitCode.REFUTED)
         return
     if verdicts:
         said = verdicts[0]
