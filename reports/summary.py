@@ -82,7 +82,7 @@ class Setting:
     @property
     def contradicted(self) -> bool:
         """Whether replays showed a larger epsilon than was accounted, wrong with probability 1e-5 per cell."""
-        return any(map(_contradicts, self.findings))
+        return any(finding.exceeded for finding in self.findings)
 
     def text(self, column: str) -> str:
         """The distinct texts of ``column``, joined."""
@@ -130,12 +130,6 @@ def by_setting(cells: Iterable[CellRecord]) -> dict[str, list[CellRecord]]:
         if record.findings:
             groups.setdefault(setting_key(record), []).append(record)
     return groups
-
-
-def _contradicts(finding: Finding) -> bool:
-    """Whether the epsilons of ``finding`` contradict each other."""
-    shown, accounted = finding.epsilon_empirical, finding.epsilon_accounted
-    return shown is not None and accounted is not None and shown > accounted
 
 
 def tested_epsilons(run: Run) -> int:

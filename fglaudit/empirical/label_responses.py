@@ -21,7 +21,7 @@ from fglaudit.empirical.audits.class_reports import GENERATORS, alike, alone, tw
 from fglaudit.empirical.audits.noise_tests import Found
 from fglaudit.empirical.fields.forced_replay import replay
 from fglaudit.graph import FederatedGraph
-from fglaudit.guarantees import REFUTED_AT, Audit, FieldState, Outcome, Protection, Verdict, Word
+from fglaudit.guarantees import REFUTED_AT, Audit, AuditName, FieldState, Outcome, Protection, Verdict, Word
 from fglaudit.interfaces import Defense, FederatedProtocol
 from fglaudit.payloads import ClassReports
 from fglaudit.privacy.accounting import Relation, compose, epsilon_of, response_event
@@ -32,7 +32,6 @@ from fglaudit.tracebacks import kept
 
 LABELS = "labels"
 """The field of ``guarantees.csv`` that stands for the labels behind reports."""
-NAME = "label responses"
 ENOUGH_POWER = 0.9
 
 
@@ -65,7 +64,7 @@ def label_states(
         audit = response_audit(protocol, graph, defense, context, reports, seed=seed, device=device)
     except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
         why = f"could not be replayed: {kept(error, 'replays of label responses')}"
-        audit = Audit(NAME, Outcome.UNTESTED, why)
+        audit = Audit(AuditName.LABEL_RESPONSES, Outcome.UNTESTED, why)
     word = {Outcome.PASSED: Word.VERIFIED, Outcome.REFUTED: Word.REFUTED}.get(audit.outcome, Word.CLAIMED)
     words = f"epsilon {epsilon:.4g} of a label, {times} k-ary response{'s' * (times > 1)} ({word}: {audit.detail})"
     if verdict.epsilon is not None and verdict.unit == "node" and verdict.word is not Word.REFUTED:
@@ -88,17 +87,21 @@ def response_audit(
     device: torch.device,
 ) -> Audit:
     """Return whether labels are answered as stated: refuted with probability 1e-5 where they are."""
-    seeds = torch.randint(2**31, (GENERATORS,), generator=derive(seed, NAME)).tolist()
+    seeds = torch.randint(2**31, (GENERATORS,), generator=derive(seed, "label responses")).tolist()
     answers, true = [], torch.empty(0, dtype=torch.long)
     for each in [*seeds, seeds[0]]:
         trace = replay(protocol, graph, defense, context, seed=each, device=device)
         sent = [batch.payload for batch in trace.batches if isinstance(batch.payload, ClassReports)]
         if not sent or any(not torch.equal(one.nodes, sent[0].nodes) for one in sent):
-            return Audit(NAME, Outcome.UNTESTED, "the first rounds have no one report of every node")
+            return Audit(
+                AuditName.LABEL_RESPONSES, Outcome.UNTESTED, "the first rounds have no one report of every node"
+            )
         true = graph.y[sent[0].nodes.cpu()].flatten()
         answers.append(sent[0].values.cpu().argmax(1))
     if not torch.equal(answers.pop(), answers[0]):
-        return Audit(NAME, Outcome.UNTESTED, "equal generators gave different answers: foreign randomness")
+        return Audit(
+            AuditName.LABEL_RESPONSES, Outcome.UNTESTED, "equal generators gave different answers: foreign randomness"
+        )
     said, keep = torch.stack(answers), reports.keep
     truths, draws = int((said == true).sum()), said.numel()
     all_ = Found(float(two_sided(np.array([truths]), draws, keep)[0]), f"{truths} of {draws} answers are true")
@@ -106,13 +109,13 @@ def response_audit(
     worst = min(found, key=lambda each: each.p)
     p = min(1.0, len(found) * worst.p)
     if p <= REFUTED_AT:
-        return Audit(NAME, Outcome.REFUTED, f"{worst.words} (p {p:.2g})", p)
+        return Audit(AuditName.LABEL_RESPONSES, Outcome.REFUTED, f"{worst.words} (p {p:.2g})", p)
     power = _power(reports, draws, REFUTED_AT / len(found))
     if power < ENOUGH_POWER:
         why = f"an epsilon 1.5 times as large would have been seen with probability {power:.2f} alone"
-        return Audit(NAME, Outcome.UNTESTED, why, p, power)
+        return Audit(AuditName.LABEL_RESPONSES, Outcome.UNTESTED, why, p, power)
     words = f"{len(true)} labels under {GENERATORS} generators are answered as stated"
-    return Audit(NAME, Outcome.PASSED, words, p, power)
+    return Audit(AuditName.LABEL_RESPONSES, Outcome.PASSED, words, p, power)
 
 
 def _power(reports: Reports, draws: int, level: float) -> float:

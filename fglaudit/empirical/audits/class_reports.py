@@ -19,7 +19,7 @@ from fglaudit.empirical.audits.noise_tests import Found
 from fglaudit.empirical.replays.report_stage import NODES, ReportStage, classes_of
 from fglaudit.empirical.replays.staging import Staged
 from fglaudit.facts import Memoised, on
-from fglaudit.guarantees import REFUTED_AT, Audit, Outcome
+from fglaudit.guarantees import REFUTED_AT, Audit, AuditName, Outcome
 from fglaudit.payloads import MessageBatch
 from fglaudit.rng import derive
 
@@ -27,7 +27,6 @@ PER_CLASS = 4000
 """Made-up nodes of every class."""
 GENERATORS = 32
 """Bindings that answer for the real nodes."""
-NAME = "reports"
 
 
 def class_reports_audits(staged: Staged, *, seed: int) -> tuple[Audit, ...]:
@@ -48,14 +47,14 @@ def _audits(stage: ReportStage, staged: Staged, seed: int) -> tuple[Audit, ...]:
     foreign = not torch.equal(_answers(stage, seed, 0), answers[0])
     return (
         Audit(
-            NAME,
+            AuditName.REPORTS,
             Outcome.REFUTED if p <= REFUTED_AT else Outcome.PASSED,
             f"{stage.name}: {words} ({len(found)} tests, p {p:.2g})",
             p,
         ),
         _order(stage, seed),
         Audit(
-            "foreign randomness",
+            AuditName.FOREIGN_RANDOMNESS,
             Outcome.UNTESTED if foreign else Outcome.PASSED,
             f"equal generators gave {'different' if foreign else 'equal'} reports",
         ),
@@ -139,11 +138,11 @@ def _order(stage: ReportStage, seed: int) -> Audit:
             seen.append(stage.fresh().release(_copied(batch), rng).tensors()[NODES])
     one, other = (torch.stack(seen) for seen in orders)
     if torch.equal(one, other):
-        return Audit("fields", Outcome.PASSED, "the order of reports stays with other classes")
+        return Audit(AuditName.FIELDS, Outcome.PASSED, "the order of reports stays with other classes")
     fixed = bool((one == one[:1]).all()) and bool((other == other[:1]).all())
     p = 0.5**GENERATORS if fixed else None
     outcome = Outcome.REFUTED if fixed else Outcome.UNTESTED
-    return Audit("fields", outcome, f"the order of the rows of {stage.name} moves with the classes", p)
+    return Audit(AuditName.FIELDS, outcome, f"the order of the rows of {stage.name} moves with the classes", p)
 
 
 def _with_classes(stage: ReportStage, classes: Tensor) -> MessageBatch:

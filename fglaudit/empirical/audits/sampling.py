@@ -16,7 +16,7 @@ from scipy.stats import chi2
 from fglaudit.empirical.audits.noise_tests import Found, along
 from fglaudit.empirical.replays.staging import Staged, scaled_after
 from fglaudit.facts import GRADIENTS, Additive, Clipped, Sampled, first
-from fglaudit.guarantees import REFUTED_AT, Audit, Outcome
+from fglaudit.guarantees import REFUTED_AT, Audit, AuditName, Outcome
 from fglaudit.rng import derive
 
 MOST_LOSSES = 2**17
@@ -35,12 +35,14 @@ def sampling_audit(staged: Staged, *, seed: int) -> Audit | None:
     if sampled is None or sampled.rate >= 1:
         return None
     if clip is None or noise is None or after is None or after.factor == 0:
-        return Audit("sampling", Outcome.UNTESTED, "what is done to sampled losses is not stated as a clip and noise")
+        return Audit(
+            AuditName.SAMPLING, Outcome.UNTESTED, "what is done to sampled losses is not stated as a clip and noise"
+        )
     sizes = [min(size, 1.0) * clip.bound for size in SIZES]  # as they enter the sum
     per_loss = min(sizes) ** 2 * sampled.rate * (1 - sampled.rate)
     losses = int(min(MOST_LOSSES, max(256, 40 / sampled.rate, 4 * noise.std**2 / per_loss)))
     if losses * per_loss / max(noise.std**2, 1e-300) < LEAST_SHARE:
-        return Audit("sampling", Outcome.UNTESTED, f"noise hides how many of {losses} losses are drawn")
+        return Audit(AuditName.SAMPLING, Outcome.UNTESTED, f"noise hides how many of {losses} losses are drawn")
     clients = max(16, NUMBERS // losses)
     steps = max(8, math.ceil(1 / sampled.rate))
     parts = []
@@ -57,7 +59,7 @@ def sampling_audit(staged: Staged, *, seed: int) -> Audit | None:
     p = min(1.0, worst.p * len(found))
     words = worst.words.replace("noise", "how many losses are drawn") if p <= REFUTED_AT else "drawn as stated"
     detail = f"{losses} losses of {clients} clients over {steps} steps at rate {sampled.rate:g}: {words}"
-    return Audit("sampling", Outcome.REFUTED if p <= REFUTED_AT else Outcome.PASSED, detail, p)
+    return Audit(AuditName.SAMPLING, Outcome.REFUTED if p <= REFUTED_AT else Outcome.PASSED, detail, p)
 
 
 def _variance(z: torch.Tensor) -> list[Found]:

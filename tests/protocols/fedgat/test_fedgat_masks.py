@@ -10,14 +10,23 @@ import torch
 from fedgat_runs import SMALL, VARIANTS, four_nodes, mixed_graph
 from torch import Tensor
 
+from fglaudit.federated.neighborhood import KeptEdges
 from fglaudit.nn.chebyshev import Series, attention_function, attention_series
 from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, MessageBatch, Payload
 from fglaudit.protocols.fedgat.fedgat import FedGAT
-from fglaudit.protocols.fedgat.masking import mask_nodes, mask_parts, masked_vectors, node_bytes
+from fglaudit.protocols.fedgat.masking import Masked, mask_parts, masked_vectors, node_bytes
 from fglaudit.protocols.fedgat.message_basis import basis_of, paired, spanned
 from fglaudit.protocols.fedgat.received import Batch
 from fglaudit.rng import derive
 from fglaudit.testing import record
+
+
+def messages_of(
+    edges: KeptEdges, x: Tensor, nodes: Tensor, size: int, variant: type[Masked], seed: int = 0
+) -> MaskedMatrices | MaskedVectors:
+    """Return the messages about ``nodes``, in one part."""
+    (payload,) = mask_parts(edges, x, nodes, [torch.arange(len(nodes))], size, variant, derive(seed, "masks"))
+    return payload
 
 
 @pytest.mark.parametrize("degree", [8, 16, 32])
@@ -52,7 +61,7 @@ def test_moments_against_brute_force(variant: type[MaskedMatrices | MaskedVector
         nodes = torch.tensor([node])
         members = edges.source[edges.start[node] : edges.start[node + 1]].long()
         assert node in members
-        payload = mask_nodes(edges, x, nodes, len(members), variant, derive(node, "masks"))
+        payload = messages_of(edges, x, nodes, len(members), variant, seed=node)
         batch = Batch.received(payload, torch.zeros_like(nodes), derive(0, "probes"))
         basis = torch.eye(3, dtype=x.dtype).unsqueeze(0) if batch.basis is None else batch.basis
         ours, theirs = own @ basis.transpose(1, 2), neighbor @ basis.transpose(1, 2)
@@ -67,7 +76,7 @@ def test_moments_against_brute_force(variant: type[MaskedMatrices | MaskedVector
 
 def test_matrices_have_the_printed_structure() -> None:
     edges, x = four_nodes()
-    payload = mask_nodes(edges, x, torch.tensor([0, 1, 2]), 3, MaskedMatrices, derive(0, "masks"))
+    payload = messages_of(edges, x, torch.tensor([0, 1, 2]), 3, MaskedMatrices)
     assert isinstance(payload, MaskedMatrices)
     total = payload.m1[1, 0] / x[1, 0]  # sum_j U_j, a projection of rank b
     torch.testing.assert_close(total @ total, total)
@@ -79,7 +88,7 @@ def test_matrices_have_the_printed_structure() -> None:
 
 def test_vectors_satisfy_the_constraints_on_masks() -> None:
     edges, x = four_nodes()
-    payload = mask_nodes(edges, x, torch.tensor([0, 1, 2]), 3, MaskedVectors, derive(0, "masks"))
+    payload = messages_of(edges, x, torch.tensor([0, 1, 2]), 3, MaskedVectors)
     assert isinstance(payload, MaskedVectors)
     projection = payload.k2
     torch.testing.assert_close(projection @ projection, projection)
@@ -96,7 +105,7 @@ def wide_messages(variant: type[MaskedMatrices | MaskedVectors]) -> MaskedMatric
     edges, _ = four_nodes()
     x = torch.randn(4, 20, generator=derive(0, "rows"))
     x[2] = x[1]  # the neighbours' rows span less than b dimensions
-    return mask_nodes(edges, x, torch.tensor([0, 1, 2]), 3, variant, derive(0, "masks"))
+    return messages_of(edges, x, torch.tensor([0, 1, 2]), 3, variant)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -169,7 +178,7 @@ def test_what_lies_outside_a_basis_is_noticed() -> None:
 def test_messages_made_in_parts_are_those_made_at_once(variant: type[MaskedMatrices | MaskedVectors]) -> None:
     edges, x = four_nodes()
     nodes, parts = torch.tensor([0, 1, 2]), [torch.tensor([2, 0]), torch.tensor([1])]
-    whole = mask_nodes(edges, x, nodes, 3, variant, derive(0, "masks"))
+    whole = messages_of(edges, x, nodes, 3, variant)
     made = list(mask_parts(edges, x, nodes, parts, 3, variant, derive(0, "masks")))
     for part, payload in zip(parts, made, strict=True):
         for name, value in whole.select(part).tensors().items():
