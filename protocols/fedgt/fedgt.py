@@ -31,10 +31,10 @@ Choices where the paper's text is silent:
   ``global-nodes-unaligned`` nothing is aligned, not in the averages either; ``fedavg`` weights by training nodes.
 * Sealed changes can only be summed: the server then returns their mean, and clients add it to their previous model,
   which is the same for all of them (``fedavg`` only).
-* The mean weight of a client's own model in its average stands in the record, round by round, as ``own_weight``; those of
-  all pairs of clients are what training returns as ``personal_weights``, which no record holds. Under
-  noise one noisy upload is compared with another, and a client with itself at cosine 1, so that own weights are large;
-  ``debiased`` takes the noise, which is known, off the similarities.
+* The mean weight of a client's own model in its average stands in the record, round by round, as ``own_weight``; the
+  weights of all pairs of clients are ``personal_weights`` of what training returns. Under noise one noisy upload is
+  compared with another, and a client with itself at cosine 1, so that own weights are large; ``debiased`` takes the
+  noise, which is known, off the similarities.
 * Local differential privacy is not part of the protocol: the paper's is the defense ``clipped-laplace``.
 """
 

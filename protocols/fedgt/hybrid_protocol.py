@@ -38,8 +38,8 @@ class HybridProtocol(SubgraphProtocol):
         global_scale: standard deviation of the entries of the first global nodes, before any client trains. At 1 they
             lie far outside the clients' representations: unless a defense clips them, all nodes are assigned to one of
             them and the others never move. At 0.01 all are used.
-        global_attention: whether nodes attend to global nodes. Without it (appendix E.9) clients still cluster their nodes
-            and send the global nodes, by which they are compared.
+        global_attention: whether nodes attend to global nodes. Without it (appendix E.9) clients still cluster their
+            nodes and send the global nodes, by which they are compared.
         source: "paper", or "code" for the network, the draws and the clustering of the authors' code; see
             :mod:`fglaudit.protocols.fedgt.sources`, which also has its settings. ``sampling`` and ``restart`` give
             the candidates of both.

@@ -1,7 +1,7 @@
 """Class predictions of the clients' graph transformers for rows that the observer knows.
 
-The observer lacks the clients' graphs, so each node attends only to itself and, where the network has it so, to the global
-nodes.
+The observer lacks the clients' graphs, so each node attends only to itself and, where the network has it so, to the
+global nodes.
 """
 
 from __future__ import annotations
