@@ -12,6 +12,7 @@ import torch
 from fglaudit.execution.folder.lock import folder_lock
 from fglaudit.execution.folder.run_folder import run_folder
 from fglaudit.files.own import make_folder
+from fglaudit.reproduce import matrices
 from fglaudit.reproduce.measurements import Table
 from fglaudit.reproduce.measuring import measure, seeds_of, table_rows
 from fglaudit.reproduce.published import Published
@@ -96,6 +97,8 @@ def reproduce(
                     announce(f"left out: {found}")
                 reasons[row] = found  # not stored: with other data or another version there may be a figure
             else:
+                if found.matrix is not None:  # before the figure: a row that is stored is not measured again
+                    matrices.store(folder, row, seed, found.matrix)
                 _store(row, seed, found, stored, announce)
     return compared(rows, stored, reasons)
 

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 import torch
+from torch import Tensor
 
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.none import NoDefense
@@ -37,6 +38,7 @@ class Measured:
         seconds: CPU seconds that it took on this machine; with a GPU, those of the process that waits for it.
         gigabytes_up, gigabytes_down: sent by all clients, and to all clients.
         device: the kind that trained: "cpu" or "cuda".
+        matrix: of pairs of clients [K, K] that the figure was computed from; None where there is none.
     """
 
     value: float
@@ -44,6 +46,7 @@ class Measured:
     gigabytes_up: float = 0.0
     gigabytes_down: float = 0.0
     device: str = CPU.type
+    matrix: Tensor | None = field(default=None, compare=False)
 
 
 def trained(

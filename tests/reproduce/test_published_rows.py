@@ -29,7 +29,16 @@ from fglaudit.protocols.fedsage.fedsage import FedSage
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.reproduce.authors_code.fedgt_baselines import PublishedFedPer
 from fglaudit.reproduce.measuring import NO_TRAINING, measure, protocol_of, rows_of, seeds_of, table_rows
-from fglaudit.reproduce.papers import data_tables, fedgt, gfl_appnp, message_sizes, nfedgnn, unprinted
+from fglaudit.reproduce.papers import (
+    data_tables,
+    fedgt,
+    fedgt_methods,
+    fedgt_rows,
+    gfl_appnp,
+    message_sizes,
+    nfedgnn,
+    unprinted,
+)
 from fglaudit.reproduce.published import AT_THEIR_RATE, BY_THEIR_CODE, FEW_HIDDEN, TITLES, all_published
 from fglaudit.reproduce.run import reproduce
 from fglaudit.reproduce.trainings import Measured, Training
@@ -78,13 +87,20 @@ def test_every_row_names_a_training_or_says_why_there_is_none(monkeypatch: pytes
         monkeypatch.setattr(f"fglaudit.reproduce.papers.{module}.trained", stop)
     for name in (
         "nfedgnn.validated",
+        "fedgt_similarity.label_similarity",
         "fedgt_costs.preprocessing",
         "gfl_appnp.lambda_max",
     ):
         monkeypatch.setattr(f"fglaudit.reproduce.papers.{name}", stop)
     monkeypatch.setattr(PartitionSpec, "apply", lambda *_: None)
     monkeypatch.setattr(DatasetSpec, "load", lambda *_: None)
-    elsewhere = (*data_tables.COUNTS, *data_tables.PARTITIONS, *message_sizes.METRICS, "label-rate")
+    elsewhere = (
+        *data_tables.COUNTS,
+        *data_tables.PARTITIONS,
+        *message_sizes.METRICS,
+        "label-rate",
+        *fedgt_rows.BUDGETS,
+    )
     trained, reasons = 0, set()
     for row in (row for table in TITLES for row in table_rows(table) if row.metric not in elsewhere):
         try:
@@ -201,7 +217,7 @@ def test_fedgts_rows_as_published_have_the_codes_settings() -> None:
         assert (trained_as.learning_rate, trained_as.weight_decay) == (0.01, 1e-6)
         assert (dataset.features, dataset.split) == ("row-normalised", "random-shared")
         long = row.dataset in ("photo", "computers") and row.method not in (
-            fedgt.AS_PUBLISHED_CODE,
+            fedgt_methods.AS_PUBLISHED_CODE,
             "Local" + BY_THEIR_CODE,
         )
         assert trained_as.local_epochs == (2 if long else 1)

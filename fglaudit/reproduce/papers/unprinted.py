@@ -8,29 +8,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from fglaudit.reproduce.papers import fedgt_rows
 from fglaudit.reproduce.published import Published
+from fglaudit.reproduce.rounds import ROUND, UPDATE, numbers
 
 CONNECTIVITY = "lambda_max"
 """A metric: the largest eigenvalue of ``B_N L^+``."""
 DIRICHLET = {"iid": 10000.0, "non-iid beta=1": 1.0}
-TAUS = (1, 5, 20, 100)
 
 
 def fields(setting: str) -> dict[str, Any]:
-    """Return the numbers that ``setting`` names after its first part, e.g. ``iid, degree=8`` -> ``{"degree": 8}``."""
-    pairs = [part.split("=") for part in setting.split(", ")[1:]]
-    return {name: float(value) if "." in value else int(value) for name, value in pairs}
+    """Return the fields that ``setting`` names after its first part, e.g. ``iid, degree=8`` -> ``{"degree": 8}``."""
+    return {name: value for name, value in numbers(setting).items() if name not in (ROUND, UPDATE)}
 
 
 def rows_of(table: str) -> tuple[Published, ...]:
     """Return the rows of ``table`` that no paper prints."""
     if table == "gfl-appnp-figure2":
         return tuple(_connectivity())
-    return tuple(
-        Published(table, *row, metric, unit, None, None)
-        for row in _ROWS.get(table, ())
-        for metric, unit in _METRICS.get(table, {"accuracy": "percent"}).items()
-    )
+    others = tuple(Published(table, *row, "accuracy", "percent", None, None) for row in _ROWS.get(table, ()))
+    return (*others, *fedgt_rows.rows_of(table))
 
 
 _Row = tuple[str, str, str, str]
@@ -56,25 +53,6 @@ def _fedgat_clients() -> Iterator[_Row]:
                     yield dataset, setting, str(clients), method
 
 
-def _fedgt_sweeps() -> Iterator[_Row]:
-    sweeps = {"layers": (1, 2, 3, 4, 5), "global_nodes": (1, 5, 10, 20), "neighbors": (4, 8, 16, 32), "tau": TAUS}
-    for name, values in sweeps.items():
-        for value in values:
-            yield "cora", f"non-overlapping, {name}={value}", "10", "FedGT"
-
-
-def _fedgt_noise() -> Iterator[_Row]:
-    settings = (
-        ("cora", "non-overlapping", "5"),
-        ("citeseer", "non-overlapping", "5"),
-        ("citeseer", "overlapping", "10"),
-    )
-    for dataset, scheme, clients in settings:
-        for tau in TAUS:
-            for method in ("FedGT", "FedGT without noise", "FedGT debiased"):
-                yield dataset, f"{scheme}, tau={tau}", clients, method
-
-
 def _per_node(model: str, methods: Iterable[str]) -> Iterator[_Row]:
     for dataset in ("cora", "citeseer", "pubmed", "chameleon", "squirrel", "wikics"):
         for method in methods:
@@ -96,7 +74,6 @@ def _connectivity() -> Iterator[Published]:
         yield Published(*row, "accuracy", "percent", None, None)
 
 
-_METRICS = {"fedgt-tau": {"accuracy": "percent", "own-weight": "weight"}}
 _ROWS: dict[str, tuple[_Row, ...]] = {
     "fedgcn-figure2": tuple(_fedgcn_depth()),
     "fedgcn-figure5": tuple(_fedgcn_clients()),
@@ -107,8 +84,6 @@ _ROWS: dict[str, tuple[_Row, ...]] = {
     ),
     "fedgat-figure2": tuple(_fedgat_clients()),
     "fedgat-figure5": tuple(("cora", f"iid, degree={degree}", "10", "FedGAT") for degree in (8, 12, 16, 24, 32)),
-    "fedgt-figure3": tuple(_fedgt_sweeps()),
-    "fedgt-tau": tuple(_fedgt_noise()),
     "nfedgnn-section4.2": (("cora", "", "2708", "nFedGNN-GCN, row-normalised"),),
     "nfedgnn-figure4": tuple(
         _per_node("GCN", ("nFedGNN-", "nFedGNN-, lambda 0", "CNFGNN-", "CNFGNN-, fresh Adam", "CNFGNN-, no decay"))
