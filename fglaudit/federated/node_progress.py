@@ -1,4 +1,4 @@
-"""The outcome of training node clients: accuracy after every round, and the model of the round that counts."""
+"""The outcome of training node clients: accuracy and losses by round, and the model of the round that counts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ CHOICES: tuple[Choice, ...] = get_args(Choice)
 
 
 class Record:
-    """Follows accuracy and validation loss; nothing leaves the device until :meth:`trained`.
+    """Follows accuracy and losses; nothing leaves the device until :meth:`trained`.
+
+    Losses are means of the cross-entropy over all training and all validation samples, under the model of the round.
 
     Args:
         choice: "validation" keeps the model with the lowest validation loss, "last" the last one.
@@ -34,6 +36,7 @@ class Record:
         self._owner = torch.arange(len(data.x), device=data.x.device) if owner is None else owner.to(data.x.device)
         self._clients = int(self._owner.max().item()) + 1
         self._correct: list[Tensor] = []
+        self._losses: dict[str, list[Tensor]] = {"training_loss": [], "validation_loss": []}
         self._lowest = torch.tensor(float("inf"), device=data.x.device)
         self._round = torch.tensor(0, device=data.x.device)
         self._model: Tensor | None = None
@@ -50,7 +53,9 @@ class Record:
         right = (logits.argmax(2) == data.y) & data.test
         self._correct.append(self._per_client(right))
         losses = functional.cross_entropy(logits.transpose(1, 2), data.y.clamp(min=0), reduction="none")
-        loss = (losses * data.val).sum() / data.val.sum().clamp(min=1)
+        loss = _mean(losses, data.val)
+        self._losses["training_loss"].append(_mean(losses, data.train))
+        self._losses["validation_loss"].append(loss)
         # Without validation samples the loss is always 0: then, and by choice, every round replaces the one before.
         better = (loss < self._lowest) if self._choice == "validation" else torch.ones_like(loss, dtype=torch.bool)
         better = better | ~data.val.any()
@@ -80,4 +85,23 @@ class Record:
         weights = {name: weight.squeeze(0).cpu() for name, weight in unflatten(self._model, self._layout).items()}
         order = torch.argsort(self._owner, stable=True)
         right = self._right[order][self._data.test[order]].cpu()
-        return Trained(accuracy, accuracy_global, weights, self._layout, int(self._round.item()), right=right)
+        return Trained(
+            accuracy,
+            accuracy_global,
+            weights,
+            self._layout,
+            int(self._round.item()),
+            series=self._series(),
+            right=right,
+        )
+
+    def _series(self) -> dict[str, Tensor]:
+        """Return the losses by round [rounds]; none of samples that there are not, or that is not finite in a round."""
+        there = {"training_loss": self._data.train, "validation_loss": self._data.val}
+        found = {name: torch.stack(losses).cpu() for name, losses in self._losses.items() if bool(there[name].any())}
+        return {name: losses for name, losses in found.items() if bool(torch.isfinite(losses).all())}
+
+
+def _mean(losses: Tensor, chosen: Tensor) -> Tensor:
+    """Return the mean of the ``chosen`` losses [N, S]; 0 if there are none."""
+    return (losses * chosen).sum() / chosen.sum().clamp(min=1)

@@ -29,7 +29,8 @@ class Trained:
         layout: shape of each weight in the order of ``ModelUpdate.vector``.
         truth: facts of this run that are true answers to what an attack infers (e.g. which global node each node was
             in), by name. They go to the scorer alone, never into a view.
-        series: one figure per round [rounds] by name, finite, which stands in the record beside the accuracies.
+        series: one figure per round [rounds] by name, finite, which stands in the record beside the accuracies, such as
+            ``training_loss`` and ``validation_loss``.
         matrices: a matrix per round [rounds, K, K] by name, of what clients are to one another. Not in the record, as
             it would grow with the square of the clients.
         right: which test places the models of ``round`` classify correctly [T], in order of clients, then of a client's
@@ -50,11 +51,14 @@ class Trained:
 
     @staticmethod
     def of_stages(stages: Sequence[Trained]) -> Trained:
-        """Return the outcome of trainings that went on one from another: the last one's, with the accuracies of all."""
+        """Return the outcome of trainings that went on one from another: the last one's, with the accuracies of all,
+        and the series that all have."""
+        common = [name for name in stages[-1].series if all(name in stage.series for stage in stages)]
         return replace(
             stages[-1],
             accuracy=torch.cat([stage.accuracy for stage in stages]),
             accuracy_global=torch.cat([stage.accuracy_global for stage in stages]),
+            series={name: torch.cat([stage.series[name] for stage in stages]) for name in common},
         )
 
     @property

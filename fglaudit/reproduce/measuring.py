@@ -10,6 +10,7 @@ from fglaudit.errors import FglauditError, unknown
 from fglaudit.interfaces import FederatedProtocol
 from fglaudit.reproduce.papers import (
     data_tables,
+    drawn,
     fedgat,
     fedgcn,
     fedgt,
@@ -48,7 +49,7 @@ _QUICK = ("cora", "subcora", "csbm-dnc", "csbm-sc")
 _ONE_SEED = (
     *data_tables.COUNTS,
     "label-rate",
-    "communication",
+    *drawn.BYTES,
     *message_sizes.METRICS,
     *fedgt_costs.METRICS,
     *fedgt_rows.BUDGETS,

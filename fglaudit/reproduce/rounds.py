@@ -25,7 +25,7 @@ def numbers(setting: str) -> dict[str, float | int]:
 
 
 def at_round(outcome: Trained, setting: str, local_steps: int = 1) -> Trained:
-    """Return ``outcome`` with the round that ``setting`` asks for as the one that counts, unchanged if it has none.
+    """Return ``outcome`` with the round that ``setting`` asks for as the one that counts; as it is if it asks for none.
 
     Args:
         local_steps: of one round.

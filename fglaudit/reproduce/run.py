@@ -111,7 +111,7 @@ def _in_turn(planned: Mapping[Published, Sequence[int]]) -> Iterator[tuple[Publi
 
 def _store(row: Published, seed: int, found: Measured, stored: Table, announce: Callable[[str], None]) -> None:
     paper = "" if row.mean is None else f" (paper {row.mean:g})"
-    announce(f"{row.label}, seed {seed}: {found.value:.2f}{paper}, {found.seconds:.1f} CPU s")
+    announce(f"{row.label}, seed {seed}: {rounded(found.value)}{paper}, {found.seconds:.1f} CPU s")
     stored.add(
         {
             **row.key,
@@ -123,6 +123,11 @@ def _store(row: Published, seed: int, found: Measured, stored: Table, announce: 
             "device": found.device,
         }
     )
+
+
+def rounded(value: float) -> str:
+    """Return ``value`` with two decimals, below 1 with three digits: losses and shares are small."""
+    return f"{value:.2f}" if abs(value) >= 1 or value == 0 else f"{value:.3g}"
 
 
 def compared(rows: Sequence[Published], stored: Table, reasons: Mapping[Published, str]) -> list[Compared]:

@@ -93,6 +93,7 @@ class RecordingChannel:
 
     Attributes:
         bytes_up, bytes_down: exact wire bytes per client [K], clients to server and server to clients.
+        bytes_of: by payload type; a message between two clients counts once.
         bytes_sealed: those of them that are ciphertexts, in all.
         inputs: feature rows [n_k, F] that a defense changed, as it states, by client.
         edges: that a defense left (:meth:`fglaudit.graph.ClientGraph.edges`), by client, where it changed any.
@@ -116,6 +117,7 @@ class RecordingChannel:
         self.keep = keep or Keep()
         self.bytes_up = torch.zeros(num_clients, dtype=torch.long)
         self.bytes_down = torch.zeros(num_clients, dtype=torch.long)
+        self.bytes_of: dict[type[Payload], int] = {}
         self.bytes_sealed = 0
         self.inputs: dict[int, Tensor] = {}
         self.edges: dict[int, Tensor] = {}
@@ -282,6 +284,8 @@ class RecordingChannel:
 
     def _count(self, batch: MessageBatch) -> None:
         size = batch.bytes_per_message()
+        kind = type(batch.payload)
+        self.bytes_of[kind] = self.bytes_of.get(kind, 0) + int(size.sum().item())
         self.bytes_sealed += int(batch.sealed_bytes().sum().item())
         up = batch.senders != SERVER
         down = batch.receivers != SERVER

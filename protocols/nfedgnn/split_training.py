@@ -170,6 +170,7 @@ class Server:
         self._labels = graph.y.to(device)
         self._correct: list[Tensor] = []
         self._validation: list[Tensor] = []
+        self._losses: list[Tensor] = []
 
     def learn(self, latents: Tensor) -> Tensor:
         """Take one step on the received ``latents`` [N, D]; return the loss's gradient by them, before the step."""
@@ -178,6 +179,7 @@ class Server:
         loss = functional.cross_entropy(outputs[self._train], self._labels[self._train], reduction=self._settings.loss)
         if self._smooth is not None:
             loss = loss + self._settings.smoothness * self._smooth(received)
+        self._losses.append(loss.detach())
         self._optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
@@ -193,13 +195,16 @@ class Server:
         self._validation.append((right & self._val).sum())
 
     def result(self, layout: Layout, notes: tuple[str, ...] = ()) -> Trained:
-        """Return the outcome of the rounds tested so far; weights are those of the server alone."""
+        """Return the outcome of the rounds tested so far; weights are those of the server alone, and the training loss
+        is the one that it descended in each (equation 7, with dropout)."""
         accuracy, accuracy_global = accuracies(self._correct, self._test.long())
         counts = torch.stack(self._validation)
         best = int(counts.argmax().item()) if self._settings.choice == "validation" and bool(self._val.any()) else -1
         weights = {name: weight.detach().cpu() for name, weight in self._weights.items()}
         right = self._correct[best][self._test].cpu()
-        return Trained(accuracy, accuracy_global, weights, layout, round=best, notes=notes, right=right)
+        losses = torch.stack(self._losses).cpu()
+        series = {"training_loss": losses} if bool(torch.isfinite(losses).all()) else {}
+        return Trained(accuracy, accuracy_global, weights, layout, round=best, notes=notes, series=series, right=right)
 
 
 def send_latents(channel: Channel, round: int, latents: Tensor, users: Tensor) -> Tensor:

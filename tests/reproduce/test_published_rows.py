@@ -20,7 +20,7 @@ from fglaudit.defenses.none import NoDefense
 from fglaudit.errors import FglauditError
 from fglaudit.federated.subgraph_protocol import SubgraphProtocol
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import DefenseSession, FederatedProtocol
+from fglaudit.interfaces import DefenseSession, FederatedProtocol, Trained
 from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.baselines.fedper_sage import FedPerSage
 from fglaudit.protocols.fedgat.fedgat import FedGAT
@@ -88,6 +88,7 @@ def test_every_row_names_a_training_or_says_why_there_is_none(monkeypatch: pytes
     for name in (
         "nfedgnn.validated",
         "fedgt_similarity.label_similarity",
+        "fedgat.channel_of",
         "fedgt_costs.preprocessing",
         "gfl_appnp.lambda_max",
     ):
@@ -167,6 +168,7 @@ def test_lambda_max_is_the_largest_eigenvalue_of_the_product() -> None:
 
 def test_nfedgnn_chooses_lambda_on_validation_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     row = next(row for row in rows_of("nfedgnn-figure4") if row.method == "nFedGNN-GCN")
+    row = replace(row, setting="per-node, round=2")
     graph = user_graph(nodes=60)
     monkeypatch.setattr(PartitionSpec, "apply", lambda *_: graph)
     monkeypatch.setattr(DatasetSpec, "load", lambda *_: None)
@@ -176,9 +178,9 @@ def test_nfedgnn_chooses_lambda_on_validation_nodes(monkeypatch: pytest.MonkeyPa
 
     def kept(
         protocol: FederatedProtocol, graph: FederatedGraph, seed: int, device: torch.device
-    ) -> tuple[float, Measured]:
+    ) -> tuple[float, Trained, Measured]:
         found = validated(protocol, graph, seed, device)
-        tried.append((found[0], found[1].value))
+        tried.append((found[0], 100 * found[1].whole_test_set))
         return found
 
     monkeypatch.setattr(nfedgnn, "validated", kept)

@@ -34,7 +34,6 @@ split here.
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -99,19 +98,13 @@ def figure(row: Published, seed: int, root: str | None, device: torch.device = C
 
 def outcome_of(row: Published, seed: int, root: str | None, device: torch.device) -> tuple[Trained, Measured]:
     """Return the training behind ``row``, in which the round counts that the row asks for."""
-    outcome, measured = _trained(training(row, root), seed, device)
+    outcome, measured = trained(training(row, root), seed, device=device)
     return at_round(outcome, row.setting), measured
 
 
 def obstacle(row: Published) -> str:
     """Return why there is no figure for ``row``; "" where there is one."""
     return "" if row.dataset in SETTINGS else TOO_LARGE
-
-
-@lru_cache(maxsize=1)
-def _trained(training: Training, seed: int, device: torch.device) -> tuple[Trained, Measured]:
-    """Train once for rows that follow one another and ask different figures of the same training."""
-    return trained(training, seed, device=device)
 
 
 def training(row: Published, root: str | None, **changes: Any) -> Training:

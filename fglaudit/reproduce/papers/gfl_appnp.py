@@ -1,4 +1,4 @@
-"""GFL-APPNP's Tables 1 and 2 and Figure 2(a): test accuracy over 20 draws, each with a topology of its own.
+"""GFL-APPNP's Tables 1 and 2, Figures 2(a) and 3: accuracy and losses over 20 draws, each with a topology of its own.
 
 Settings of appendix A.2.2; what it leaves open holds for all rows: Glorot's initial weights, raw features, the model of
 the lowest validation loss (centralized GCN: the last one; centralized GAT: the best validation accuracy), accuracy over
@@ -30,6 +30,7 @@ from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP, Source, Variant
 from fglaudit.reproduce.authors_code.gfl_appnp_baselines import PublishedAPPNP, PublishedGAT, PublishedSAGE
 from fglaudit.reproduce.papers import unprinted
 from fglaudit.reproduce.published import BY_THEIR_CODE, Published
+from fglaudit.reproduce.rounds import at_round, value
 from fglaudit.reproduce.trainings import CPU, Measured, Training, trained
 from fglaudit.rng import derive
 
@@ -57,10 +58,12 @@ def figure(row: Published, seed: int, root: str | None, device: torch.device = C
     partition = PartitionSpec("per-node")
     if row.metric == unprinted.CONNECTIVITY:
         return Measured(lambda_max(partition.apply(dataset.load(), dataset, derive(seed, "partition"))))
-    outcome, measured = trained(Training(dataset, partition, protocol(row)), seed, device=device)
+    found = protocol(row)
+    outcome, measured = trained(Training(dataset, partition, found), seed, device=device)
     if row.dataset == "csbm-snc" and row.method in _BY_MAJORITY:
         return replace(measured, value=100 * by_majority(outcome, PUBLISHED["csbm-snc"].samples))
-    return replace(measured, value=100 * outcome.whole_test_set)
+    outcome = at_round(outcome, row.setting, getattr(found, "local_steps", 1))
+    return replace(measured, value=value(row, outcome, whole=True))
 
 
 def _task(row: Published) -> CsbmTask | None:

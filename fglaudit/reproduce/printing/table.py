@@ -10,10 +10,11 @@ from fglaudit.execution.folder.csv_files import csv_text
 from fglaudit.files.own import write_atomic
 from fglaudit.reproduce.matrices import stored
 from fglaudit.reproduce.measuring import seeds_of
+from fglaudit.reproduce.printing.curves import curves, has_curves
 from fglaudit.reproduce.printing.dot_plot import dot_plot
 from fglaudit.reproduce.printing.heat_maps import heat_maps
 from fglaudit.reproduce.published import TITLES
-from fglaudit.reproduce.run import Compared
+from fglaudit.reproduce.run import Compared, rounded
 
 COLUMNS = (
     "dataset", "setting", "clients", "method", "metric", "unit", "paper", "paper_spread", "ours", "ours_spread", "runs",
@@ -27,7 +28,8 @@ def write(table: str, rows: Sequence[Compared], folder: Path) -> list[Path]:
 
     Where figures were computed from matrices of pairs of clients, ``heat_maps.svg`` is written too.
     """
-    texts = {"table.md": markdown(table, rows), "table.csv": as_csv(rows), "table.svg": dot_plot(TITLES[table], rows)}
+    drawn = curves if "-figure" in table and has_curves(rows) else dot_plot
+    texts = {"table.md": markdown(table, rows), "table.csv": as_csv(rows), "table.svg": drawn(TITLES[table], rows)}
     if maps := stored(folder, [row.row for row in rows], seeds_of(rows[0].row)):
         texts["heat_maps.svg"] = heat_maps(TITLES[table], maps)
     for name, text in texts.items():
@@ -54,7 +56,7 @@ def cells(row: Compared) -> tuple[str, ...]:
     paper += "" if row.row.spread is None else f" ± {row.row.spread:g}"
     if row.mean is None:
         return (row.row.label, paper, row.reason, "", "", "0", "", "")
-    ours = f"{row.mean:.2f}" + (f" ± {row.spread:.2f}" if row.spread is not None else "")
+    ours = rounded(row.mean) + (f" ± {rounded(row.spread)}" if row.spread is not None else "")
     gap = "" if row.gap is None else f"{row.gap:+.2f}"
     deviations = "" if row.deviations is None else f"{row.deviations:+.1f}"
     counts = (str(len(row.values)), f"{row.seconds:.1f}", f"{row.gigabytes:.3g}")

@@ -64,6 +64,7 @@ class PlainUsers:
             self.protocol.server_optimizer, list(self.server.values()), rate, self.protocol.weight_decay
         )
         self.optimizers = [self.user_optimizer(w) for w in self.users]
+        self.losses: list[float] = []
 
     def user_optimizer(self, weight: Tensor) -> torch.optim.Optimizer:
         assert isinstance(self.protocol, NFedGNN | CNFGNN)
@@ -81,6 +82,7 @@ class PlainUsers:
         loss = functional.cross_entropy(outputs[train], self.graph.y[train], reduction=self.protocol.loss)
         if isinstance(self.protocol, NFedGNN):
             loss = loss + self.protocol.smoothness * laplacian(received, self.graph.edge_index)
+        self.losses.append(float(loss.item()))
         for each in (self.server_optimizer, *self.optimizers):
             each.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]

@@ -75,6 +75,8 @@ def test_one_local_step_is_vanilla_appnp(recorded: bool) -> None:
     vanilla, _ = train(APPNP(hidden=8, rounds=20, local_steps=1, choice="last"), graph)
     close(ours, vanilla)
     assert torch.equal(ours.accuracy_global, vanilla.accuracy_global)
+    for name in ("training_loss", "validation_loss"):
+        torch.testing.assert_close(ours.series[name], vanilla.series[name], atol=1e-5, rtol=0)
 
 
 def test_the_mean_over_all_clients_divides_the_learning_rate() -> None:

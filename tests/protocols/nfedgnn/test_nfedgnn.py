@@ -41,6 +41,7 @@ def test_only_touched_columns_equal_whole_matrices(settings: dict[str, Any]) -> 
         torch.testing.assert_close(down.payload.values, plain.step(latents, range(12)), rtol=1e-9, atol=1e-11)
     for name, weight in plain.server.items():
         torch.testing.assert_close(run.trained.weights[name], weight.detach(), rtol=1e-9, atol=1e-11)
+    assert run.trained.series["training_loss"].tolist() == pytest.approx(plain.losses, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ["adam", "sgd"])
