@@ -193,6 +193,7 @@ def _recording(what: _Trainee, run: _Run, judged: _Judgement, transcript: Transc
         partition={},
         notes=(
             *trained.notes,
+            *filter(None, [protocol.large_messages(graph)]),
             *collapsed(protocol, trained, graph, type(defense).name),
             *run.conduct.remarks(trained),
         ),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import statistics
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,7 +89,10 @@ def reproduce(
     stored = Table(folder / "measurements.csv", KEY, VALUES)
     planned = {row: seeds_of(row, quick=quick)[:seeds] for row in rows}
     reasons: dict[Published, str] = {}
-    with folder_lock(folder, 0):  # two processes would store a seed twice, and it would count as two runs
+    with (
+        _told_by(announce),
+        folder_lock(folder, 0),
+    ):  # two processes would store a seed twice, and it would count as two runs
         for row, seed in _in_turn(planned):
             if row in reasons or stored.has({**row.key, "seed": seed}):
                 continue
@@ -101,6 +106,15 @@ def reproduce(
                     matrices.store(folder, row, seed, found.matrix)
                 _store(row, seed, found, stored, announce)
     return compared(rows, stored, reasons)
+
+
+@contextmanager
+def _told_by(announce: Callable[[str], None]) -> Iterator[None]:
+    """Have warnings announced the moment they are given, each once, instead of printed with their place in the code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = lambda message, *place: announce(f"warning: {message}")
+        yield
 
 
 def _in_turn(planned: Mapping[Published, Sequence[int]]) -> Iterator[tuple[Published, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -91,8 +92,10 @@ def trained(
 def trained_on(
     graph: FederatedGraph, protocol: FederatedProtocol, defense: Defense, seed: int, device: torch.device = CPU
 ) -> tuple[Trained, Measured]:
-    """Train once on ``graph``, as :func:`trained` does."""
+    """Train once on ``graph``, as :func:`trained` does; that it sends very many bytes is a warning before it does."""
     protocol.check(graph)
+    if large := protocol.large_messages(graph):
+        warnings.warn(large, stacklevel=2)
     channel = channel_of(graph, protocol, defense, seed)
     start = time.process_time()
     outcome = protocol.train(graph, channel, rng=derive(seed, "train"), device=device)

@@ -54,7 +54,7 @@ from fglaudit.context import Aggregate, Release, Uploads
 from fglaudit.errors import FglauditError, require_least
 from fglaudit.federated.fedavg import Weighting
 from fglaudit.federated.home_head import unit_rows
-from fglaudit.federated.needs import refuse_made, refuse_memory
+from fglaudit.federated.needs import refuse_made, refuse_memory, told_sent
 from fglaudit.federated.neighborhood import KeptEdges, foreign_nodes_within
 from fglaudit.federated.node_progress import Choice
 from fglaudit.federated.sending import to_server
@@ -342,19 +342,37 @@ class FedGAT(GatProtocol):
 
     def refuse_messages(self, graph: FederatedGraph, channel: Channel) -> None:
         """Raise :class:`FglauditError` if masked messages must be made and are too large."""
-        if not self.from_messages(channel):
-            return
+        if self.from_messages(channel):
+            self._refuse(graph, self._sizes(graph))
+
+    def large_messages(self, graph: FederatedGraph) -> str:
+        what, sent = self.masked.__name__, sum(self._bytes(graph, self._sizes(graph)).values())
+        return told_sent(self.name, graph.name, sent, what, self._smaller())
+
+    def _sizes(self, graph: FederatedGraph) -> Tensor:
+        """Return the neighbourhood size of every masked message [n]; one that several clients get counts for each."""
         edges = KeptEdges.of([graph.client(k) for k in range(graph.num_clients)], graph.degrees())
-        self._refuse(graph, edges.start.diff()[self.messages(edges, graph.num_clients) % graph.num_nodes])
+        return edges.start.diff()[self.messages(edges, graph.num_clients) % graph.num_nodes]
+
+    def _bytes(self, graph: FederatedGraph, sizes: Tensor) -> dict[int, int]:
+        """Return the bytes of all masked messages about neighbourhoods of ``sizes`` [n], by size."""
+        each, count = torch.unique(sizes, return_counts=True)
+        pairs = zip(each.tolist(), count.tolist(), strict=True)
+        return {size: number * node_bytes(size, graph.num_features, self.masked) for size, number in pairs}
+
+    def _smaller(self) -> str:
+        """Return how to send less, as far as it is not set already."""
+        options = ["variant: vector"] if self.variant == "matrix" else []
+        options += ["remote: embeddings"] if self.remote == "matrices" else []
+        return f"use {', '.join([*options, 'a sparser graph or fewer clients'])}"
 
     def _refuse(self, graph: FederatedGraph, sizes: Tensor) -> None:
         """Raise :class:`FglauditError` if masked messages about neighbourhoods of ``sizes`` [n] are too large."""
-        each, count = torch.unique(sizes, return_counts=True)
-        wanted = [node_bytes(size, graph.num_features, self.masked) for size in each.tolist()]
-        made = sum(one * number for one, number in zip(wanted, count.tolist(), strict=True))
+        made = self._bytes(graph, sizes)
         what, fix = self.masked.__name__, "use variant: vector, a sparser graph, or attacks that do not read them"
-        refuse_made(self.name, graph.name, made, what, fix)
-        largest = 2 * max(wanted, default=0)  # the message, and a copy on its way
+        refuse_made(self.name, graph.name, sum(made.values()), what, fix)
+        widest = node_bytes(max(made, default=0), graph.num_features, self.masked)
+        largest = 2 * widest  # the message, and a copy on its way
         refuse_memory(self.name, graph.name, largest, f"the largest of its {what}", fix)
 
     def from_messages(self, channel: Channel) -> bool:

@@ -195,9 +195,9 @@ def _cause(row: Published, as_read: Callable[[str], Found | None]) -> tuple[str,
         return found is not None and off(row, found.mean) <= POINTS
 
     for line in packaged("causes.csv"):
-        if line["table"] == row.table and all(word in row.label for word in line["words"].split("; ")):
-            if not line["reading"] or met(line["reading"]):
-                return line["page"], line["cause"]
+        mine = line["table"] == row.table and all(word in row.label for word in line["words"].split("; "))
+        if mine and (not line["reading"] or met(line["reading"])):
+            return line["page"], line["cause"]
     for reading, cause in CAUSES.items():
         if met(reading):
             return PAGES[row.table.rpartition("-")[0]], cause
