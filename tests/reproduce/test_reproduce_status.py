@@ -110,6 +110,15 @@ def test_a_mean_misses_on_either_side(
     assert found.verdict == verdict and found.runs == len(gaps)
 
 
+def test_how_many_runs_are_behind_the_figures_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    invented(monkeypatch)
+    for label, runs in ((ZERO_HOPS, 10), ("FedGCN(0-hop), citeseer, beta=1, 10 clients", 9)):
+        measured(tmp_path, printed("fedgcn-table2", label), *([60.0] * runs))
+    assert "All seeds of their tables are behind 1 of these 2." in status_of("", tmp_path)
+    measured(tmp_path, printed("fedgcn-table2", "FedGCN(1-hop), cora, beta=1, 10 clients"), 60.0)
+    assert "All seeds of their tables are behind 1 of these 3, one alone behind 1." in status_of("", tmp_path)
+
+
 def test_the_source_with_more_runs_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = printed("fedgcn-table2", ZERO_HOPS)
     earlier = {"table": row.table, **row.key, "mean": "10.0", "spread": "", "runs": "2", "page": "docs/x.md"}
