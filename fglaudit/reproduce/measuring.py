@@ -21,6 +21,7 @@ from fglaudit.reproduce.papers import (
     gfl_appnp,
     message_sizes,
     nfedgnn,
+    openfgl,
     unprinted,
 )
 from fglaudit.reproduce.published import TITLES, Published, all_published
@@ -44,6 +45,7 @@ class Paper(Protocol):
 
 _PAPERS: dict[str, Paper] = {
     "fedgcn": fedgcn, "fedgat": fedgat, "fedgt": fedgt, "nfedgnn": nfedgnn, "gfl-appnp": gfl_appnp,
+    "openfgl": openfgl,
 }  # fmt: skip
 _QUICK = ("cora", "subcora", "csbm-dnc", "csbm-sc")
 _ONE_SEED = (

@@ -67,6 +67,7 @@ TITLES = {
     "gfl-appnp-table2": "GFL-APPNP, Table 2: accuracy for its three tasks and variants",
     "gfl-appnp-figure2": "GFL-APPNP, Figure 2(a): accuracy against the connectivity of the graph",
     "gfl-appnp-figure3": "GFL-APPNP, Figure 3: training and validation loss by update",
+    "openfgl-cora": "OpenFGL, no paper of the five: FED-PUB and FedSage+ on Cora, 10 Louvain clients",
 }
 """By name, all that can be reproduced; of figures the papers print no numbers (:mod:`.papers.unprinted`)."""
 

@@ -25,6 +25,7 @@ from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.baselines.fedper_sage import FedPerSage
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgt.fedgt import FedGT
+from fglaudit.protocols.fedpub.fedpub import FedPub
 from fglaudit.protocols.fedsage.fedsage import FedSage
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.reproduce.authors_code.fedgt_baselines import PublishedFedPer
@@ -37,6 +38,7 @@ from fglaudit.reproduce.papers import (
     gfl_appnp,
     message_sizes,
     nfedgnn,
+    openfgl,
     unprinted,
 )
 from fglaudit.reproduce.published import AT_THEIR_RATE, BY_THEIR_CODE, FEW_HIDDEN, TITLES, all_published
@@ -83,7 +85,7 @@ def test_every_row_names_a_training_or_says_why_there_is_none(monkeypatch: pytes
     def stop(*_: object, **__: object) -> None:
         raise ReachedError
 
-    for module in ("fedgcn", "fedgat", "fedgt", "fedgt_costs", "nfedgnn", "gfl_appnp"):
+    for module in ("fedgcn", "fedgat", "fedgt", "fedgt_costs", "nfedgnn", "gfl_appnp", "openfgl"):
         monkeypatch.setattr(f"fglaudit.reproduce.papers.{module}.trained", stop)
     for name in (
         "nfedgnn.validated",
@@ -276,3 +278,14 @@ def test_published_fedper_keeps_its_layer_of_classes() -> None:
     )
     assert whole - shared == (protocol.hidden + 1) * graph.num_classes
     assert channel.bytes_up.tolist() == [4 * shared] * graph.num_clients
+
+
+def test_another_library_trains_its_rows_with_its_own_defaults() -> None:
+    rows = rows_of(openfgl.TABLE)
+    assert {row.method: row.mean for row in rows} == {"FED-PUB": 79.3, "FedSage+": 78.7}
+    for row in rows:
+        found = protocol_of(row)
+        assert isinstance(found, FedPub | FedSage)
+        assert (found.rounds, found.local_epochs, found.hidden, found.dropout) == (100, 3, 64, 0.5)
+        assert (found.learning_rate, found.weight_decay) == (0.01, 5e-4)
+    assert not any(row.table == openfgl.TABLE for row in all_published())  # no figure of the five papers
