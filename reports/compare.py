@@ -146,14 +146,15 @@ def _unfinished(run: Run, groups: dict[str, list[CellRecord]], labels: Labels) -
 
 
 def _paired(a: Run, first: Sequence[CellRecord], b: Run, second: Sequence[CellRecord]) -> tuple[Setting, Setting, int]:
-    """Return the setting in both runs, over the cells that both finished if there are any, and how many those are.
+    """Return the setting in both runs, over the seeds that both finished if there are any, and how many those are.
+    Cells of one seed need not have one name: who attacks, and whether guarantees are audited, may differ.
 
     A run that finished none of them keeps all, so that its word is that of what failed.
     """
     mine, theirs = (list(filter(_finished, records)) or list(records) for records in (first, second))
-    both = {r.cell for r in mine if _finished(r)} & {r.cell for r in theirs if _finished(r)}
+    both = {r.seed for r in mine if _finished(r)} & {r.seed for r in theirs if _finished(r)}
     if both:
-        mine, theirs = ([record for record in records if record.cell in both] for records in (mine, theirs))
+        mine, theirs = ([record for record in records if record.seed in both] for records in (mine, theirs))
     [one] = summarize(replace(a, cells=tuple(mine)))
     [other] = summarize(replace(b, cells=tuple(theirs)))
     return one, other, len(both)
@@ -176,10 +177,9 @@ def _learned(name: str, first: Answer | None, second: Answer | None, paired: int
     assert some is not None
     words = tuple("not in this run" if a is None else a.word.value for a in (first, second))
     one, other = (None if a is None else a.leak for a in (first, second))
-    both = first is not None and second is not None
-    moved = both and words[0] != words[1]
+    moved = first is not None and second is not None and words[0] != words[1]
     if one is None or other is None:
-        same = both and one is None and other is None
+        same = one is None and other is None
         change, text = (Change.UNTESTED if same else Change.UNKNOWN), f"{words[0]}, then {words[1]}"
     else:
         change = by_intervals(one.estimate, other.estimate)

@@ -156,9 +156,10 @@ def scheme(finding: Finding) -> str:
 
 def setting_key(record: CellRecord) -> str:
     """Name the setting by its columns and by its description, which also holds what the columns leave out; where the
-    files of its data set lie does not count, nor the number of clients that a cell of one per node never asked for."""
+    files of its data set lie does not count, nor whether its guarantee was audited or its noise is secret, nor the
+    number of clients that a cell of one per node never asked for."""
     f = record.findings[0]
-    apart = {"seed", "observers", "attacks", "record"}
+    apart = {"seed", "observers", "attacks", "record", "empirical", "secret"}
     description = {key: value for key, value in record.description.items() if key not in apart}
     if isinstance(dataset := description.get("dataset"), dict):
         description["dataset"] = anywhere(dataset)

@@ -146,6 +146,10 @@ def test_a_saved_runs_plugin_files_need_trust_and_must_be_those_of_the_run(
     capsys.readouterr()
     assert call(*attack) == ExitCode.INPUT
     assert "run only if they are trusted" in capsys.readouterr().err
+    nobody = ["client:9" if each == "server" else each for each in attack]
+    assert call(*nobody, "--trust-plugins") == ExitCode.INPUT
+    said = capsys.readouterr().err
+    assert "client:0 ... client:2; got 'client:9'" in said and "attacking" not in said
     assert call(*attack, "--trust-plugins") == ExitCode.DONE
     written = Path("own_noise.py").read_text()
     Path("own_noise.py").write_text(f"{written}# another\n")

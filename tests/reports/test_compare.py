@@ -53,6 +53,8 @@ def test_what_neither_run_tested_is_not_called_equal(tmp_path: Path) -> None:
     folder = store(tmp_path / "run", [replace(made, findings=(*made.findings, edges))])
     text = comparison_text(compare_folders(folder, folder))
     assert "Server: not tested in both: edges" in text
+    fewer = store(tmp_path / "fewer", [made])  # another list of attacks
+    assert "Server: not tested in both: edges" in comparison_text(compare_folders(folder, fewer))
     assert text.splitlines()[1] == "in all: nothing changed where both runs have a result", "the answer stands first"
 
 
@@ -155,6 +157,17 @@ def test_cells_are_paired_where_both_have_them(tmp_path: Path) -> None:
     assert {d.paired for d in found} == {2} and {d.change for d in found} == {Change.EQUAL}
     fresh = store(tmp_path / "c", [make_cell(*BARE, 7, observers=[0])])
     assert {d.paired for d in compare_folders(first, fresh).differences} == {0}
+
+
+def test_runs_are_compared_whether_their_guarantees_were_audited_or_not(tmp_path: Path) -> None:
+    """A run with --quick, or on other observers, had no setting in common with the whole one: their cells have other
+    names, and train the same."""
+    whole = make_cell(*BARE, 0, observers=[0])
+    described = {**whole.description, "empirical": False, "secret": True, "attacks": []}
+    quick = replace(whole, cell=f"{1:016x}", description=described)
+    folders = store(tmp_path / "a", [whole]), store(tmp_path / "b", [quick])
+    found = compare_folders(*folders).differences
+    assert {d.paired for d in found} == {1} and {d.change for d in found} == {Change.EQUAL}
 
 
 def test_cells_that_failed_in_one_run_are_named_and_not_compared(tmp_path: Path) -> None:
