@@ -36,6 +36,10 @@ Choices where the paper's text is silent:
 * ``smoothing_hops`` is not the paper's: the server, which knows the edges, propagates the rows that arrived so many
   steps over the graph and brings them to length 1 before it masks them (:mod:`fglaudit.federated.smoothing`). On noisy
   rows that is post-processing, at no epsilon; nothing more is sent for it.
+* ``source: code`` has the first layer's weights of the authors' code (``FedGraph/fedgraph``, branch ``FedGAT``): no
+  exponential, ``0.2 x + 0.8 log(1 + exp(4 x)) / 4`` of the score divided by the number of features, so that they hardly
+  differ between neighbours. Their domain is 5; their attention vectors act on the features, here on the first layer's
+  outputs, as in the text.
 * ``dropout`` acts between layers. ``feature_dropout`` drops the same features of all nodes: those of single neighbours,
   and their attention weights, are not available to a client.
 """
@@ -62,7 +66,7 @@ from fglaudit.federated.smoothing import propagated, random_rows, remarks
 from fglaudit.federated.training import Optimizer
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, Trained
-from fglaudit.nn.chebyshev import Series, attention_series
+from fglaudit.nn.chebyshev import LEAST_SMOOTH, Series, attention_series
 from fglaudit.nn.gat import EdgeLayer, LayerWeights, initial_model, series_scores, unit_ball
 from fglaudit.payloads import (
     Embeddings,
@@ -89,6 +93,7 @@ VARIANTS: dict[Variant, type[Masked]] = {"matrix": MaskedMatrices, "vector": Mas
 PathName = Literal["auto", "matrices", "moments"]
 Neighborhood = Literal["closed"]
 Remote = Literal["matrices", "embeddings"]
+Source = Literal["paper", "code"]
 SEALABLE = "use variant: matrix"
 
 
@@ -107,6 +112,7 @@ class FedGAT(GatProtocol):
         proximal, keep_optimizer, bounds, feature_dropout, choice: see
             :class:`fglaudit.protocols.fedgat.gat_training.GatSettings`.
         smoothing_hops: steps of propagation of the rows that arrived, at the server, before it masks them; 0: none.
+        source: "paper", or "code" for the weights of the authors' code, see above.
         path: how the first layer is computed: "matrices", "moments", or "auto": moments where rule 2 allows it.
     """
 
@@ -138,16 +144,21 @@ class FedGAT(GatProtocol):
     bounds: Bounds = "scores"
     choice: Choice = "last"
     smoothing_hops: int = 0
+    source: Source = "paper"
     path: PathName = "auto"
 
     def __post_init__(self) -> None:
         require_least(self, smoothing_hops=0)
         self.shape()
-        self.series()
+        attention_series(self.degree, self.domain)
         super().__post_init__()
 
-    def series(self) -> Series:
-        return attention_series(self.degree, self.domain)
+    def smooth_over(self, graph: FederatedGraph) -> int:
+        """Return by what scores are divided under the smooth function; 0 where there is none."""
+        return graph.num_features if self.source == "code" else 0
+
+    def series(self, graph: FederatedGraph) -> Series:
+        return attention_series(self.degree, self.domain, self.smooth_over(graph))
 
     @property
     def masked(self) -> type[Masked]:
@@ -156,7 +167,8 @@ class FedGAT(GatProtocol):
 
     def structure(self, graph: FederatedGraph) -> Structure:
         rows = "smoothed" if self.smoothing_hops else "unit-ball"
-        return Structure((Attention(self.degree, self.domain, rows), *super().structure(graph).statements))
+        attention = Attention(self.degree, self.domain, rows, self.smooth_over(graph))
+        return Structure((attention, *super().structure(graph).statements))
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
         """The rows that clients send once, and the masked messages that the server makes of them, once; all the rest is
@@ -286,7 +298,7 @@ class FedGAT(GatProtocol):
         plan = Plan.of(clients, edges, self.layers, exchange=self.remote == "embeddings")
         layout = self.shape().layout(graph.num_features, graph.num_classes)
         initial = initial_model(layout, start).to(device, x.dtype)
-        series = self.series()
+        series = self.series(graph)
         codes = self.messages(edges, graph.num_clients)
         messages = degree_batches(
             edges, codes // graph.num_nodes, codes % graph.num_nodes, graph.num_features, self.masked
@@ -333,6 +345,12 @@ class FedGAT(GatProtocol):
             "attention over its edges",
             "use a smaller graph, or lower heads or hidden",
         )
+        if self.source == "code" and self.domain > -LEAST_SMOOTH * graph.num_features:
+            raise FglauditError(
+                f"fedgat with source: code weighs by a function that is positive above {LEAST_SMOOTH:g} times the"
+                f" number of features; {graph.name!r} has {graph.num_features}, and scores reach -{self.domain:g};"
+                f" use a domain of at most {-LEAST_SMOOTH * graph.num_features:.3g}, or source: paper"
+            )
         super().check(graph)
 
     def check_messages(self, graph: FederatedGraph, kept: Callable[[type[Payload]], bool]) -> None:

@@ -15,6 +15,7 @@ from fglaudit.reproduce.rounds import ROUND, UPDATE, numbers
 CONNECTIVITY = "lambda_max"
 """A metric: the largest eigenvalue of ``B_N L^+``."""
 DIRICHLET = {"iid": 10000.0, "partly iid beta=100": 100.0, "non-iid beta=1": 1.0}
+SMOOTH = "FedGAT, source: code"
 
 
 def fields(setting: str) -> dict[str, Any]:
@@ -74,9 +75,10 @@ _ROWS: dict[str, tuple[_Row, ...]] = {
     "fedgcn-figure2": tuple(_fedgcn_depth()),
     "fedgcn-figure5": tuple(_fedgcn_clients()),
     "fedgat-table1": tuple(
-        (dataset, setting, "10", "FedGAT, remote: embeddings")
+        (dataset, setting, "10", method)
         for dataset in ("cora", "citeseer", "pubmed")
         for setting in ("iid", "non-iid beta=1")
+        for method in ("FedGAT, remote: embeddings", SMOOTH)
     ),
     "fedgat-figure2": tuple(_fedgat_clients()),
     "nfedgnn-section4.2": (("cora", "", "2708", "nFedGNN-GCN, row-normalised"),),
