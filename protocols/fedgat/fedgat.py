@@ -36,6 +36,8 @@ Choices where the paper's text is silent:
 * ``smoothing_hops`` is not the paper's: the server, which knows the edges, propagates the rows that arrived so many
   steps over the graph and brings them to length 1 before it masks them (:mod:`fglaudit.federated.smoothing`). On noisy
   rows that is post-processing, at no epsilon; nothing more is sent for it.
+* ``server_optimizer: adam`` is the authors' ``communication_grad``: the server steps on the mean of its clients'
+  gradients, exactly so with ``bounds: none``.
 * ``source: code`` has the first layer's weights of the authors' code (``FedGraph/fedgraph``, branch ``FedGAT``): no
   exponential, ``0.2 x + 0.8 log(1 + exp(4 x)) / 4`` of the score divided by the number of features, so that they hardly
   differ between neighbours. Their domain is 5; their attention vectors act on the features, here on the first layer's
@@ -46,6 +48,7 @@ Choices where the paper's text is silent:
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -83,6 +86,7 @@ from fglaudit.protocols.fedgat.masked_layer import MaskedLayer
 from fglaudit.protocols.fedgat.masked_messages import announce, deliver, merge_rows
 from fglaudit.protocols.fedgat.masked_sensitivity import dependent_fields, joint_gain
 from fglaudit.protocols.fedgat.masking import Masked, degree_batches, node_bytes
+from fglaudit.protocols.fedgat.server_adam import ServerOptimizer
 from fglaudit.rng import split
 from fglaudit.sealing import SealedTensor
 from fglaudit.structure import Attention, Structure
@@ -113,6 +117,7 @@ class FedGAT(GatProtocol):
             :class:`fglaudit.protocols.fedgat.gat_training.GatSettings`.
         smoothing_hops: steps of propagation of the rows that arrived, at the server, before it masks them; 0: none.
         source: "paper", or "code" for the weights of the authors' code, see above.
+        server_optimizer, server_learning_rate: see :class:`fglaudit.protocols.fedgat.gat_training.GatSettings`.
         path: how the first layer is computed: "matrices", "moments", or "auto": moments where rule 2 allows it.
     """
 
@@ -145,6 +150,8 @@ class FedGAT(GatProtocol):
     choice: Choice = "last"
     smoothing_hops: int = 0
     source: Source = "paper"
+    server_optimizer: ServerOptimizer = "none"
+    server_learning_rate: float = 0.01
     path: PathName = "auto"
 
     def __post_init__(self) -> None:
@@ -152,6 +159,14 @@ class FedGAT(GatProtocol):
         self.shape()
         attention_series(self.degree, self.domain)
         super().__post_init__()
+        if self.server_optimizer == "adam" and (
+            self.optimizer != "sgd" or not 0 < self.server_learning_rate < math.inf
+        ):
+            raise FglauditError(
+                "with server_optimizer: adam clients take plain gradient steps and the server has a learning rate above"
+                f" 0; got optimizer {self.optimizer} and server_learning_rate {self.server_learning_rate:g}; use"
+                " optimizer: sgd and for example 0.01"
+            )
 
     def smooth_over(self, graph: FederatedGraph) -> int:
         """Return by what scores are divided under the smooth function; 0 where there is none."""
@@ -203,7 +218,8 @@ class FedGAT(GatProtocol):
         )
 
     def uploads(self, graph: FederatedGraph) -> Uploads:
-        return replace(self.averaging().uploads(graph), mean=self.bounds == "none")
+        plain = self.bounds == "none" and self.server_optimizer == "none"
+        return replace(self.averaging().uploads(graph), mean=plain)
 
     def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
         """The models, which the server averages; matrix variant: the rows, combined with the server's coefficients.
@@ -213,7 +229,7 @@ class FedGAT(GatProtocol):
         1 no number in a message about b of them exceeds ``3/2 b``.
         """
         layout = self.shape().layout(graph.num_features, graph.num_classes)
-        found = self.averaging().aggregates(graph, layout)
+        found = self.averaging().aggregates(graph, layout) if self.server_optimizer == "none" else {}
         if self.masked is MaskedMatrices and not self.smoothing_hops:
             edges = KeptEdges.of([graph.client(k) for k in range(graph.num_clients)], graph.degrees())
             codes = self.messages(edges, graph.num_clients)
@@ -237,7 +253,8 @@ class FedGAT(GatProtocol):
         vectors = f"the server adds masks of its own to vectors that it makes of them; {SEALABLE}"
         if self.smoothing_hops:
             vectors = made = "the server smooths rows that it reads; use smoothing_hops: 0"
-        return {
+        models = {} if self.server_optimizer == "none" else {ModelUpdate: "the server steps on their mean with Adam"}
+        return models | {
             RawFeatures: vectors,
             MaskedVectors: f"{made}; {SEALABLE}",
             Embeddings: "clients send them to each other, and the receiver computes attention on them",
