@@ -202,5 +202,5 @@ def test_tables_without_matrices_have_no_heat_maps(tmp_path: Path, monkeypatch: 
 def test_a_client_with_itself_does_not_bleach_a_heat_map() -> None:
     drawn = heat_maps("title", {"a < b": torch.tensor([[9.0, 0.0], [1.0, 5.0]])})
     assert re.findall(r'<rect x=.* fill="(#\w+)"', drawn) == ["#1e3a8a", "#ffffff", "#1e3a8a", "#1e3a8a"]
-    assert "0 (white) to 1; with itself 7" in drawn and "a &lt; b" in drawn
+    assert "others 0 (white) to 1, itself 7" in drawn and "a &lt; b" in drawn
     assert "NaN" not in heat_maps("one", {"alone": torch.ones(1, 1)})

@@ -42,15 +42,15 @@ def _map(caption: str, matrix: Tensor) -> list[str]:
     low, high = float(between.min()), float(between.max())
     share = ((matrix - low) / (high - low or 1.0)).clamp(0, 1)
     cell = _SIDE / count
-    parts = [
-        f'<rect x="{j * cell:.2f}" y="{i * cell:.2f}" width="{cell + 0.3:.2f}" height="{cell + 0.3:.2f}"'
-        f' fill="{_colour(value)}"/>'
+    parts = ['<g shape-rendering="crispEdges">']
+    parts += [
+        f'<rect x="{j * cell:.2f}" y="{i * cell:.2f}" width="{cell:.2f}" height="{cell:.2f}" fill="{_colour(value)}"/>'
         for i, row in enumerate(share.tolist())
         for j, value in enumerate(row)
     ]
-    parts.append(f'<rect width="{_SIDE}" height="{_SIDE}" fill="none" stroke="#6b7280"/>')
+    parts.append(f'</g><rect width="{_SIDE}" height="{_SIDE}" fill="none" stroke="#6b7280"/>')
     own = float(matrix.diagonal().mean())
-    lines = [*wrap(caption, 46), f"between clients {low:.3g} (white) to {high:.3g}; with itself {own:.3g}"]
+    lines = [*wrap(caption, 42), f"others {low:.3g} (white) to {high:.3g}, itself {own:.3g}"]
     parts += [f'<text y="{_SIDE + 16 + 14 * line}">{escape(text)}</text>' for line, text in enumerate(lines)]
     return parts
 
