@@ -26,7 +26,8 @@ from fglaudit.reproduce.measuring import NO_TRAINING, measure, protocol_of, rows
 from fglaudit.reproduce.papers import fedgat, fedgcn
 from fglaudit.reproduce.papers.partly_iid import owners
 from fglaudit.reproduce.printing.axes import Axis
-from fglaudit.reproduce.printing.curves import curves, panels_of
+from fglaudit.reproduce.printing.curves import curves
+from fglaudit.reproduce.printing.panels import panels_of
 from fglaudit.reproduce.printing.table import write
 from fglaudit.reproduce.published import TITLES, Published
 from fglaudit.reproduce.rounds import at_round, numbers, value
@@ -239,3 +240,17 @@ def test_ticks_are_round_and_on_the_axis(values: tuple[float, float], logarithmi
 
 def test_small_figures_keep_their_digits() -> None:
     assert [rounded(each) for each in (81.456, 0.69123, 0.00176, 0.0)] == ["81.46", "0.691", "0.00176", "0.00"]
+
+
+def test_far_apart_figures_but_accuracies_lie_on_a_logarithmic_axis() -> None:
+    places = (("A", "iid, round=1", 1), ("A", "iid, round=2", 10), ("A", "iid, round=3", 100))
+
+    def steps(rows: list[Compared]) -> float:
+        (line,) = ElementTree.fromstring(curves("", rows)).iter(f"{SVG}polyline")
+        first, second, third = (float(point.split(",")[1]) for point in line.attrib["points"].split())
+        return (first - second) / (first - third)
+
+    in_nats = [replace(each, row=replace(each.row, unit="nats")) for each in compared(*places)]
+    assert steps(in_nats) == pytest.approx(0.5, abs=0.01) and steps(compared(*places)) == pytest.approx(
+        9 / 99, abs=0.01
+    )

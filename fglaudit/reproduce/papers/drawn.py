@@ -15,6 +15,7 @@ BEFORE_TRAINING, PLATEAU = "communication-before-training", "plateau"
 SENT, SENT_BESIDE_MODELS = "communication", "communication-beside-models"
 BYTES = (BEFORE_TRAINING, SENT, SENT_BESIDE_MODELS)
 """Metrics of bytes: before the first round, of a whole training, and of that all but models."""
+GENERATOR = "FedSage+, trained generator"
 _PER_NODE = ("cora", "citeseer", "pubmed", "chameleon", "squirrel", "wikics")
 _UPDATES = {"csbm-dnc": 3000, "subcora": 4000, "csbm-snc": 5000, "csbm-sc": 2000}
 """GFL-APPNP's data sets, and the number of updates on each."""
@@ -35,7 +36,7 @@ def _row(table: str, dataset: str, setting: str, clients: str, method: str, metr
 
 
 def _fedgcn_costs() -> Iterator[Published]:
-    methods = ("FedGCN(0-hop)", "FedGCN(1-hop)", "FedGCN(2-hop)", "Distributed GCN", "BDS-GCN", "FedSage+")
+    methods = (*(f"FedGCN({hops}-hop)" for hops in range(3)), "Distributed GCN", "BDS-GCN", GENERATOR)
     metrics = {"accuracy": "percent", SENT: "MB", SENT_BESIDE_MODELS: "MB"}
     for dataset, beta, method in product(("ogbn-arxiv", "cora", "citeseer"), (1, 10000), methods):
         for metric, unit in metrics.items():

@@ -1,116 +1,29 @@
-"""Rows of a figure as lines in SVG: a panel per metric, data set and partition, a line per method.
+"""Rows of a figure as lines in SVG, placed as :mod:`fglaudit.reproduce.printing.panels` says.
 
-To the right lies the last number that the setting names, or the number of clients; upwards the figure, with its
-standard deviation over seeds. A method without such a number, as one that is trained centrally, is a level line in the
-panels of its data set. Where nothing varies, accuracies lie over the gigabytes that were sent, a point per method.
+Upwards lies the figure, with its standard deviation over seeds; an open dot is the paper's number where it prints one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 
 from fglaudit.reproduce.printing.axes import Axis
-from fglaudit.reproduce.rounds import ROUND, UPDATE, numbers
+from fglaudit.reproduce.printing.panels import Line, Panel, panels_of
+from fglaudit.reproduce.rounds import ROUND, UPDATE
 from fglaudit.reproduce.run import Compared
 
-CLIENTS, GIGABYTES, CENTRALIZED = "clients", "gigabytes sent", "centralized"
 _COLUMNS, _WIDTH, _HEIGHT, _TOP, _LINE = 3, 310, 250, 34, 18
 _LEFT, _RIGHT, _ABOVE, _BELOW = 52, 12, 28, 42
 """Of a panel, around its axes."""
 _COLOURS = ("#1d4ed8", "#dc2626", "#15803d", "#d97706", "#7c3aed", "#0891b2", "#be185d", "#4b5563")
 _DASHES = ("", "7 3", "2 2")
 _WIDE = 50
-"""Numbers that are so many times apart lie on a logarithmic axis; rounds never do."""
-
-
-@dataclass(frozen=True)
-class Panel:
-    """What the lines of a panel have in common; ``axis`` is what lies to the right."""
-
-    metric: str
-    unit: str
-    dataset: str
-    partition: str
-    clients: str
-    axis: str
-
-    @property
-    def title(self) -> str:
-        clients = f"{self.clients} clients" if self.clients else ""
-        return ", ".join(filter(None, (self.dataset, self.partition, clients)))
-
-    @property
-    def upwards(self) -> tuple[str, str]:
-        """Panels in which it is the same have one scale upwards."""
-        return self.metric, self.dataset
-
-    def holds(self, other: Panel) -> bool:
-        """Whether a method without a number, of ``other``, is compared with in this panel."""
-        same = (self.metric, self.dataset) == (other.metric, other.dataset)
-        return same and other.partition in (CENTRALIZED, self.partition)
-
-
-@dataclass(frozen=True)
-class Line:
-    """The rows of a method in a panel, from left to right; ``xs`` is empty of a level line."""
-
-    method: str
-    rows: tuple[Compared, ...]
-    xs: tuple[float, ...]
-
-
-def has_curves(rows: Sequence[Compared]) -> bool:
-    """Whether there is something to draw against: a number that varies, or bytes."""
-    return bool(panels_of(rows))
-
-
-def panels_of(rows: Sequence[Compared]) -> dict[Panel, list[Line]]:
-    """Return the lines of every panel, of the rows that have a figure."""
-    found: dict[tuple[Panel, str], list[tuple[float, Compared]]] = {}
-    measured = [row for row in rows if row.values]
-    for row in measured:
-        panel, x = _place(row)
-        found.setdefault((panel, row.row.method), []).append((x, row))
-    varying = {panel for (panel, _), points in found.items() if len({x for x, _ in points}) > 1}
-    if not varying:
-        return _by_cost(measured)
-    panels: dict[Panel, list[Line]] = {panel: [] for panel, _ in found if panel in varying}
-    for (panel, method), points in found.items():
-        points.sort(key=lambda point: point[0])
-        xs, each = zip(*points, strict=True)
-        compared = [] if panel in varying else [lines for other, lines in panels.items() if other.holds(panel)]
-        for lines in compared:
-            lines.append(Line(method, each, ()))
-        if not compared:
-            panels.setdefault(panel, []).append(Line(method, each, xs))
-    return panels
-
-
-def _place(row: Compared) -> tuple[Panel, float]:
-    """Return the panel of ``row`` and where it lies to the right."""
-    paper, named = row.row, numbers(row.row.setting)
-    if not named:
-        return Panel(paper.metric, paper.unit, paper.dataset, paper.setting, "", CLIENTS), float(paper.clients or 0)
-    (axis, x), partition = named.popitem(), paper.setting.split(", ")[0]
-    kept = ", ".join((partition, *(f"{name} {value}" for name, value in named.items())))
-    return Panel(paper.metric, paper.unit, paper.dataset, kept, paper.clients, axis), float(x)
-
-
-def _by_cost(rows: Sequence[Compared]) -> dict[Panel, list[Line]]:
-    """Return panels of accuracies over bytes; none where fewer than two rows differ."""
-    panels: dict[Panel, list[Line]] = {}
-    for row in rows:
-        if row.row.metric == "accuracy" and row.gigabytes > 0:
-            paper = row.row
-            panel = Panel("accuracy", paper.unit, paper.dataset, paper.setting, paper.clients, GIGABYTES)
-            panels.setdefault(panel, []).append(Line(row.row.method, (row,), (row.gigabytes,)))
-    return {panel: lines for panel, lines in panels.items() if len({line.xs for line in lines}) > 1}
+"""Numbers that are so many times apart lie on a logarithmic axis; rounds and accuracies never do."""
 
 
 def curves(title: str, rows: Sequence[Compared]) -> str:
-    """Return the figure; an open dot is the paper's number where it prints one."""
+    """Return the figure."""
     panels = panels_of(rows)
     methods = list(dict.fromkeys(line.method for lines in panels.values() for line in lines))
     styles = {method: _style(number) for number, method in enumerate(methods)}
@@ -152,9 +65,9 @@ def _panel(panel: Panel, lines: Sequence[Line], alike: Sequence[Line], styles: M
     """Return the panel; ``alike`` are the lines that share its scale upwards."""
     right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BELOW
     xs = [x for line in lines for x in line.xs]
-    wide = panel.axis not in (ROUND, UPDATE) and min(xs) > 0 and max(xs) / min(xs) >= _WIDE
-    across = Axis.around(xs, _LEFT, right, logarithmic=wide)
-    up = Axis.around((v for line in alike for row in line.rows for v in _reach(row)), bottom, _ABOVE)
+    across = Axis.around(xs, _LEFT, right, logarithmic=panel.axis not in (ROUND, UPDATE) and _far_apart(xs))
+    figures = [v for line in alike for row in line.rows for v in _reach(row)]
+    up = Axis.around(figures, bottom, _ABOVE, logarithmic=panel.unit != "percent" and _far_apart(figures))
     metric = panel.metric if panel.metric == panel.unit else f"{panel.metric}, {panel.unit}"
     parts = [
         f'<text x="{_LEFT}" y="13" font-weight="bold">{escape(panel.title)}</text>',
@@ -171,6 +84,10 @@ def _panel(panel: Panel, lines: Sequence[Line], alike: Sequence[Line], styles: M
         parts.append(f'<path d="M{_LEFT} {y:.1f}H{right}" stroke="#e5e7eb"/>')
         parts.append(f'<text x="{_LEFT - 5}" y="{y + 4:.1f}" text-anchor="end">{tick:.6g}</text>')
     return "".join([*parts, *(_line(line, across, up, styles[line.method]) for line in lines)])
+
+
+def _far_apart(values: Sequence[float]) -> bool:
+    return min(values) > 0 and max(values) / min(values) >= _WIDE
 
 
 def _reach(row: Compared) -> Iterable[float]:

@@ -10,9 +10,10 @@ from fglaudit.execution.folder.csv_files import csv_text
 from fglaudit.files.own import write_atomic
 from fglaudit.reproduce.matrices import stored
 from fglaudit.reproduce.measuring import seeds_of
-from fglaudit.reproduce.printing.curves import curves, has_curves
+from fglaudit.reproduce.printing.curves import curves
 from fglaudit.reproduce.printing.dot_plot import dot_plot
 from fglaudit.reproduce.printing.heat_maps import heat_maps
+from fglaudit.reproduce.printing.panels import panels_of
 from fglaudit.reproduce.published import TITLES
 from fglaudit.reproduce.run import Compared, rounded
 
@@ -28,7 +29,7 @@ def write(table: str, rows: Sequence[Compared], folder: Path) -> list[Path]:
 
     Where figures were computed from matrices of pairs of clients, ``heat_maps.svg`` is written too.
     """
-    drawn = curves if "-figure" in table and has_curves(rows) else dot_plot
+    drawn = curves if "-figure" in table and panels_of(rows) else dot_plot
     texts = {"table.md": markdown(table, rows), "table.csv": as_csv(rows), "table.svg": drawn(TITLES[table], rows)}
     if maps := stored(folder, [row.row for row in rows], seeds_of(rows[0].row)):
         texts["heat_maps.svg"] = heat_maps(TITLES[table], maps)
