@@ -15,6 +15,7 @@ REFUTED = {
     "HubsBare rows": "noise",
     "FixedSizeSample sampled-gradients": "sampling",
     "KnownSample sampled-gradients": "sampling",
+    "LongDrawnMore sampled-gradients": "sampling",
     "HalfTheGain sums": "reach",
     "ServerAgain models": "dependence",
     "RowsSeeded bits": "reports",
