@@ -20,6 +20,7 @@ REFUTED = {
     "ServerAgain models": "dependence",
     "RowsSeeded bits": "reports",
     "SumOfUniform sums": "noise",
+    "RedrawnBeyond sums": "noise",
 }
 """A case for every audit that refutes by itself."""
 SLY = (
