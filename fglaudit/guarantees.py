@@ -83,6 +83,7 @@ class AuditName(StrEnum):
     LABEL_RESPONSES = "label responses"
     SEALED = "sealed"
     FRESH_CIPHERTEXTS = "fresh ciphertexts"
+    BESIDE_CIPHERTEXTS = "beside ciphertexts"
     KEY_MATERIAL = "key material"
     MASKS = "masks"
     COALITIONS = "coalitions"

@@ -8,17 +8,14 @@ nodes must answer by themselves. Without the power to see an epsilon 1.5 times a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from scipy.stats import binom
-from torch import Tensor
-from torch.nn.functional import one_hot
 
 from fglaudit.context import Context
-from fglaudit.empirical.audits.class_reports import GENERATORS, alike, alone, two_sided
+from fglaudit.empirical.audits.class_reports import GENERATORS, alike, alone
 from fglaudit.empirical.audits.noise_tests import Found
+from fglaudit.empirical.audits.reports_together import law, shares, stated_law, two_sided
 from fglaudit.empirical.fields.forced_replay import replay
 from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import REFUTED_AT, Audit, AuditName, FieldState, Outcome, Protection, Verdict, Word
@@ -88,15 +85,16 @@ def response_audit(
 ) -> Audit:
     """Return whether labels are answered as stated: refuted with probability 1e-5 where they are."""
     seeds = torch.randint(2**31, (GENERATORS,), generator=derive(seed, "label responses")).tolist()
-    answers, true = [], torch.empty(0, dtype=torch.long)
+    answers, true, message = [], torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.long)
     for each in [*seeds, seeds[0]]:
         trace = replay(protocol, graph, defense, context, seed=each, device=device)
-        sent = [batch.payload for batch in trace.batches if isinstance(batch.payload, ClassReports)]
+        batches = [batch for batch in trace.batches if isinstance(batch.payload, ClassReports)]
+        sent = [batch.payload for batch in batches if isinstance(batch.payload, ClassReports)]
         if not sent or any(not torch.equal(one.nodes, sent[0].nodes) for one in sent):
             return Audit(
                 AuditName.LABEL_RESPONSES, Outcome.UNTESTED, "the first rounds have no one report of every node"
             )
-        true = graph.y[sent[0].nodes.cpu()].flatten()
+        true, message = graph.y[sent[0].nodes.cpu()].flatten(), batches[0].entry_messages()
         answers.append(sent[0].values.cpu().argmax(1))
     if not torch.equal(answers.pop(), answers[0]):
         return Audit(
@@ -105,7 +103,8 @@ def response_audit(
     said, keep = torch.stack(answers), reports.keep
     truths, draws = int((said == true).sum()), said.numel()
     all_ = Found(float(two_sided(np.array([truths]), draws, keep)[0]), f"{truths} of {draws} answers are true")
-    found = [all_, *_law(said, true, reports), *alone(said != true, 1 - keep), *alike(said, keep, reports.classes)]
+    found = [all_, *law(said, true, stated_law(keep, reports.classes), ""), *shares(said, true, message, keep)]
+    found += [*alone(said != true, 1 - keep), *alike(said, keep, reports.classes)]
     worst = min(found, key=lambda each: each.p)
     p = min(1.0, len(found) * worst.p)
     if p <= REFUTED_AT:
@@ -124,22 +123,3 @@ def _power(reports: Reports, draws: int, level: float) -> float:
     bolder = 1 / (1 + others * (others * reports.keep / (1 - reports.keep)) ** -1.5)
     least = binom.isf(level / 2, draws, reports.keep)
     return float(binom.sf(least, draws, bolder))
-
-
-def _law(said: Tensor, true: Tensor, reports: Reports) -> Sequence[Found]:
-    """Test how often nodes of every class answer every class [G, n]."""
-    classes = reports.classes
-    counts = torch.einsum("nc,gnd->cd", one_hot(true, classes).double(), one_hot(said, classes).double()).long()
-    runs = counts.sum(1, keepdim=True).numpy()
-    stated = np.full(counts.shape, (1 - reports.keep) / (classes - 1))
-    np.fill_diagonal(stated, reports.keep)
-    p = two_sided(counts.numpy(), runs, stated)
-    return [
-        Found(
-            float(p[one, other]),
-            f"of {int(runs[one, 0])} answers for class {one} {int(counts[one, other])} are {other}",
-        )
-        for one in range(classes)
-        for other in range(classes)
-        if runs[one, 0]
-    ]

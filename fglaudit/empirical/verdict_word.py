@@ -14,6 +14,7 @@ from fglaudit.privacy.accounting import Relation
 _OF_SEALS = (
     AuditName.SEALED,
     AuditName.FRESH_CIPHERTEXTS,
+    AuditName.BESIDE_CIPHERTEXTS,
     AuditName.KEY_MATERIAL,
     AuditName.MASKS,
     AuditName.COALITIONS,

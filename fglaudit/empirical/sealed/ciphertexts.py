@@ -20,6 +20,7 @@ from scipy.stats import norm
 from fglaudit.context import Context
 from fglaudit.defenses.aggregation.secure_aggregation import MaskingRound, MaskingSession, dense_words
 from fglaudit.empirical.sealed.ciphertext_bytes import LEAST, is_known, units
+from fglaudit.empirical.sealed.clear_parts import clear_parts_audit
 from fglaudit.empirical.sealed.coalitions import coalitions_audit
 from fglaudit.empirical.sealed.key_search import key_audit
 from fglaudit.empirical.sealed.replay import SealedTrace, sealed_replay
@@ -75,10 +76,11 @@ def ciphertext_audits(
         why = f"messages could not be sealed again: {kept(error, 'sealing messages again')}"
         fresh = Audit(AuditName.FRESH_CIPHERTEXTS, Outcome.UNTESTED, why)
     known = bool(codecs or rounds)
+    beside = _beside(trace, seed)
     why = "what a key of this scheme looks like is not known here"
     keys = key_audit(trace.clear, codecs, rounds) if known else Audit(AuditName.KEY_MATERIAL, Outcome.UNTESTED, why)
     masks = [_masks_audit(trace, rounds)] if rounds else []
-    return (scheme, fresh, keys, *masks, *coalitions_audit(trace))
+    return (scheme, fresh, *beside, keys, *masks, *coalitions_audit(trace))
 
 
 def _codecs(trace: SealedTrace) -> list[Codec]:
@@ -207,6 +209,20 @@ def _fresh_audit(trace: SealedTrace, defense: Defense, context: Context, seed: i
         Outcome.PASSED,
         f"{compared} units sealed again: equal plaintexts give unequal bytes",
     )
+
+
+def _beside(trace: SealedTrace, seed: int) -> tuple[Audit, ...]:
+    """Return whether what is shown beside the ciphertexts of every kind of message depends on what they hold."""
+    found: list[Audit] = []
+    for before in {type(before.payload): before for before, _ in reversed(trace.sealings)}.values():
+        own = isinstance(trace.session.sealed_by(), MaskingSession)
+        part = before if own else before.select(torch.arange(len(before.senders)) < _FEW)
+        try:
+            found.append(clear_parts_audit(trace.session, part, seed))
+        except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
+            why = f"messages with other values could not be sealed: {kept(error, 'sealing messages with other values')}"
+            found.append(Audit(AuditName.BESIDE_CIPHERTEXTS, Outcome.UNTESTED, why))
+    return tuple(found)
 
 
 def _sealed_again(session: DefenseSession, batch: MessageBatch, times: int, seed: int) -> dict[str, bytes]:
