@@ -172,7 +172,6 @@ def audit(
         dataset=spec,
         partition=chosen,
         protocol=built,
-        server="honest",
         defense=_defense(defense, "defense"),
         seed=0,
         observers=watching,

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
-from fglaudit.guarantees import FieldState, Verdict, verdict_from_json
+from fglaudit.guarantees import FieldState, Verdict, Word, exceeded, verdict_from_json
 
 ADAPTED = "yes"
 """The column ``adapted`` of an attack that allows for everything that was done to the messages it reads."""
@@ -181,6 +181,11 @@ class Finding:
         return self.defense == UNDEFENDED
 
     @property
+    def exceeded(self) -> str:
+        """How its epsilons contradict each other; empty where they do not."""
+        return exceeded(self.epsilon_empirical, self.epsilon_accounted)
+
+    @property
     def never_run(self) -> bool:
         """Whether it stands for a cell that is planned and has not run."""
         return self.cause is Cause.NOT_RUN
@@ -265,6 +270,15 @@ class CellRecord:
     @property
     def seed(self) -> int:
         return self.findings[0].seed
+
+    @property
+    def refuted(self) -> str | None:
+        """Why its guarantee is refuted, empty where a row says so alone; None where it is not."""
+        if self.verdict is not None and self.verdict.word is Word.REFUTED:
+            return self.verdict.reason
+        if why := next(filter(None, (row.exceeded for row in self.findings)), ""):
+            return why
+        return "" if any(row.guarantee == Word.REFUTED for row in self.findings) else None
 
     @property
     def nodes(self) -> int:

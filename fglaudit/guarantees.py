@@ -8,7 +8,7 @@ planted rows contradict it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -53,6 +53,44 @@ class Word(StrEnum):
     NONE = "none"  # nothing is promised to this observer
 
 
+def exceeded(shown: float | None, accounted: float | None) -> str:
+    """Return how an epsilon that replays showed contradicts the accounted one; empty where it does not."""
+    if shown is None or accounted is None or shown <= accounted:
+        return ""
+    return f"replays show an epsilon of at least {shown:.3g}, above the {accounted:.3g} that is accounted"
+
+
+class AuditName(StrEnum):
+    """What an audit looks at, as records and reports name it."""
+
+    FACTS = "facts"
+    RELEASES = "releases"
+    EPSILON = "epsilon"
+    FOREIGN_RANDOMNESS = "foreign randomness"
+    FIELDS = "fields"
+    SENSITIVITY = "sensitivity"
+    NOISE = "noise"
+    DEPENDENCE = "dependence"
+    REPORTS = "reports"
+    SAMPLING = "sampling"
+    SHARES = "shares"
+    TRADE_OFF = "trade-off"
+    REACH = "reach"
+    DISTINGUISHER = "distinguisher"
+    PLANTED_ROWS = "planted rows"
+    REPLAYS = "replays"  # of an audit that raised: whatever it looks at, it could not be run
+    WHOLE_TRAINING = "whole training"
+    LABEL_RESPONSES = "label responses"
+    SEALED = "sealed"
+    FRESH_CIPHERTEXTS = "fresh ciphertexts"
+    BESIDE_CIPHERTEXTS = "beside ciphertexts"
+    KEY_MATERIAL = "key material"
+    MASKS = "masks"
+    COALITIONS = "coalitions"
+    PROTOCOL = "protocol"  # does it keep the rules
+    CODE = "code"  # does a plugin look for what tells an audit from a run
+
+
 class Outcome(StrEnum):
     PASSED = "passed"
     REFUTED = "refuted"
@@ -92,7 +130,7 @@ class Audit:
     """One attempt to refute a guarantee.
 
     Attributes:
-        name: e.g. "sensitivity", "trade-off", "releases", "dependence", "foreign randomness", "planted rows".
+        name: what it looks at.
         outcome: what came of it.
         detail: in words, with the numbers: what was seen, beside what was stated.
         p_value: probability of what was seen if the guarantee holds; None for audits that count or compare.
@@ -103,7 +141,7 @@ class Audit:
         measured: the curve that was measured; None for audits that measure none.
     """
 
-    name: str
+    name: AuditName
     outcome: Outcome
     detail: str
     p_value: float | None = None
@@ -205,6 +243,11 @@ class Verdict:
         """The trade-off curve that replays measured, if any did."""
         return next((audit.measured for audit in self.audits if audit.measured is not None), None)
 
+    def unverified(self, why: str, *audits: Audit) -> Verdict:
+        """Return it with ``audits`` more; what was verified is claimed, for ``why``, and any other word stays."""
+        more = replace(self, audits=(*self.audits, *audits))
+        return replace(more, word=Word.CLAIMED, reason=why) if self.word is Word.VERIFIED else more
+
     @property
     def contradicted_at(self) -> float | None:
         """The p-value of the stated trade-off curve, corrected for the number of canaries."""
@@ -226,4 +269,5 @@ def _audit(stored: dict[str, Any]) -> Audit:
     if measured is not None:
         lists = ("alarms", "hits", "stated_alarms", "stated_hits")
         measured = MeasuredCurve(**{**measured, **{name: tuple(measured[name]) for name in lists}})
-    return Audit(**{**stored, "outcome": Outcome(stored["outcome"]), "measured": measured})
+    words = {"name": AuditName(stored["name"]), "outcome": Outcome(stored["outcome"])}
+    return Audit(**{**stored, **words, "measured": measured})

@@ -21,7 +21,8 @@ from fglaudit.execution.folder.shards import Claims, Shard
 from fglaudit.execution.folder.store import RunStore, open_run
 from fglaudit.execution.folder.stored_run import no_cycles_sought, read_manifest
 from fglaudit.execution.log_file import LogFile, row_line
-from fglaudit.execution.preflight import check_data
+from fglaudit.execution.message_budget import large_messages
+from fglaudit.execution.preflight import check_data, not_opened
 from fglaudit.execution.run_cell import run_cell
 from fglaudit.finding import CellRecord
 from fglaudit.reports import write_report
@@ -118,7 +119,8 @@ def run_suite(
     with open_run(directory, suite, cells, data.digests, engine.threads, shard) as store:
         engine.threads = store.made.threads
         finished = store.finished()
-        _say_begin(console, told, [*data.notes, *store.notes], len(finished), store, directory)
+        large = [] if len(finished) == len(store.mine) else large_messages(suite, {*data.too_large, *not_opened(suite)})
+        _say_begin(console, told, [*data.notes, *store.notes, *large], len(finished), store, directory)
         key = _key(store, directory, shard, started=bool(finished)) if secret else b""
         tasks = [_task(store, name, suite.name, directory, device, key) for name in store.mine if name not in finished]
         claims = None if shard is None else Claims(directory)

@@ -32,9 +32,7 @@ def alarms(run: Run, settings: Sequence[Setting], labels: Labels) -> list[str]:
 
 def refuted(setting: Setting) -> bool:
     """Whether any audit contradicted a guarantee of the setting."""
-    words = (record.verdict.word for record in setting.records if record.verdict is not None)
-    rows = (finding.guarantee for finding in setting.findings)
-    return setting.contradicted or Word.REFUTED in words or Word.REFUTED.value in rows
+    return any(record.refuted is not None for record in setting.records)
 
 
 def _refuted(settings: Sequence[Setting], labels: Labels) -> list[str]:
@@ -175,12 +173,13 @@ def _unexamined(settings: Sequence[Setting], labels: Labels) -> list[str]:
             where.setdefault((observers, tuple(names), shown, defended), []).append(labels.told(setting))
     lines = []
     for (observers, fields, others, defended), places in where.items():
+        whose = "of fglaudit" if others else "here"  # another author's may read it, and shows what it shows
         allows = " that allows for the defense" if defended else ""
         covers = "it" if len(fields) == 1 else "them"
         beyond = f", beyond what {few(others)} shows," if others else ""
         told = " and ".join(map(_who, observers))
         lines.append(
-            f"UNEXAMINED: towards {told} no working attack here{allows} reads {few(fields)},"
+            f"UNEXAMINED: towards {told} no working attack {whose}{allows} reads {few(fields)},"
             f" and no guarantee covers {covers}: what leaks there{beyond} is not known. Settings:"
             f" {few(list(dict.fromkeys(places)), sep='; ')}."
         )
@@ -203,9 +202,11 @@ def _by_observers(setting: Setting) -> dict[tuple[str, ...], list[str]]:
         if state.payload == PROTOCOL:
             continue  # no attack could read it: see _unchecked
         reach.setdefault(f"{state.payload}.{state.field}", {})[state.observer] = None
+    order = list(dict.fromkeys(leak.observer[0] for leak in setting.leaks))
     found: dict[tuple[str, ...], list[str]] = {}
     for name, observers in reach.items():
-        found.setdefault(tuple(observers), []).append(name)
+        listed = sorted(observers, key=lambda each: order.index(each) if each in order else len(order))
+        found.setdefault(tuple(listed), []).append(name)  # those whom a field reached in another order are the same
     return found
 
 

@@ -4,7 +4,8 @@ A setting that both runs have is compared over the cells that both finished; whe
 seeds), over all that each finished. Cells that failed or did not run are named: left among the others, a seed that one
 run lost would read as a change. "Better" is for privacy: less is learned. A change is told from noise where the 95 %
 intervals of the two advantages do not touch, which is stricter than a test of the difference; whatever is worse than a
-guess counts as a guess, and a range over too few parties is no interval. Accuracies are told apart by Student's t, over
+guess counts as a guess, and a range over too few parties is no interval. Where intervals tell nothing and the answer
+(leaks, held, not shown, not tested) is another one, that is said. Accuracies are told apart by Student's t, over
 the seeds, at a level that is divided by the number of settings: where nothing changed, at most one comparison in twenty
 says that some accuracy did.
 """
@@ -41,6 +42,7 @@ class Change(StrEnum):
 
     BETTER = "better"
     WORSE = "worse"
+    ANSWER = "another answer"  # leaks, held, ... changed, and figures do not say which way
     NOISE = "within noise"
     EQUAL = "equal"
     UNTESTED = "not tested in both"
@@ -144,14 +146,15 @@ def _unfinished(run: Run, groups: dict[str, list[CellRecord]], labels: Labels) -
 
 
 def _paired(a: Run, first: Sequence[CellRecord], b: Run, second: Sequence[CellRecord]) -> tuple[Setting, Setting, int]:
-    """Return the setting in both runs, over the cells that both finished if there are any, and how many those are.
+    """Return the setting in both runs, over the seeds that both finished if there are any, and how many those are.
+    Cells of one seed need not have one name: who attacks, and whether guarantees are audited, may differ.
 
     A run that finished none of them keeps all, so that its word is that of what failed.
     """
     mine, theirs = (list(filter(_finished, records)) or list(records) for records in (first, second))
-    both = {r.cell for r in mine if _finished(r)} & {r.cell for r in theirs if _finished(r)}
+    both = {r.seed for r in mine if _finished(r)} & {r.seed for r in theirs if _finished(r)}
     if both:
-        mine, theirs = ([record for record in records if record.cell in both] for records in (mine, theirs))
+        mine, theirs = ([record for record in records if record.seed in both] for records in (mine, theirs))
     [one] = summarize(replace(a, cells=tuple(mine)))
     [other] = summarize(replace(b, cells=tuple(theirs)))
     return one, other, len(both)
@@ -174,8 +177,9 @@ def _learned(name: str, first: Answer | None, second: Answer | None, paired: int
     assert some is not None
     words = tuple("not in this run" if a is None else a.word.value for a in (first, second))
     one, other = (None if a is None else a.leak for a in (first, second))
+    moved = first is not None and second is not None and words[0] != words[1]
     if one is None or other is None:
-        same = first is not None and second is not None and one is None and other is None
+        same = one is None and other is None
         change, text = (Change.UNTESTED if same else Change.UNKNOWN), f"{words[0]}, then {words[1]}"
     else:
         change = by_intervals(one.estimate, other.estimate)
@@ -184,6 +188,10 @@ def _learned(name: str, first: Answer | None, second: Answer | None, paired: int
         text = f"{by[0]}, then {by[1]}; advantage {decimal(one.advantage)}, then {decimal(other.advantage)}"
         if change is Change.UNKNOWN:
             text += f"; {TOO_FEW} to tell that from chance"
+        if moved:
+            text = f"{words[0]}, then {words[1]}: {text}"
+    if moved and change in (Change.UNKNOWN, Change.EQUAL):
+        change = Change.ANSWER
     return Difference(
         setting=name,
         observer=observer_label(some.observer),

@@ -82,7 +82,7 @@ class Setting:
     @property
     def contradicted(self) -> bool:
         """Whether replays showed a larger epsilon than was accounted, wrong with probability 1e-5 per cell."""
-        return any(map(_contradicts, self.findings))
+        return any(finding.exceeded for finding in self.findings)
 
     def text(self, column: str) -> str:
         """The distinct texts of ``column``, joined."""
@@ -132,12 +132,6 @@ def by_setting(cells: Iterable[CellRecord]) -> dict[str, list[CellRecord]]:
     return groups
 
 
-def _contradicts(finding: Finding) -> bool:
-    """Whether the epsilons of ``finding`` contradict each other."""
-    shown, accounted = finding.epsilon_empirical, finding.epsilon_accounted
-    return shown is not None and accounted is not None and shown > accounted
-
-
 def tested_epsilons(run: Run) -> int:
     """Return in how many cells of the run an accounted epsilon was tested."""
     return sum(any(f.epsilon_empirical is not None for f in record.findings) for record in run.cells)
@@ -162,9 +156,10 @@ def scheme(finding: Finding) -> str:
 
 def setting_key(record: CellRecord) -> str:
     """Name the setting by its columns and by its description, which also holds what the columns leave out; where the
-    files of its data set lie does not count, nor the number of clients that a cell of one per node never asked for."""
+    files of its data set lie does not count, nor whether its guarantee was audited or its noise is secret, nor the
+    number of clients that a cell of one per node never asked for."""
     f = record.findings[0]
-    apart = {"seed", "observers", "attacks", "record"}
+    apart = {"seed", "observers", "attacks", "record", "empirical", "secret"}
     description = {key: value for key, value in record.description.items() if key not in apart}
     if isinstance(dataset := description.get("dataset"), dict):
         description["dataset"] = anywhere(dataset)

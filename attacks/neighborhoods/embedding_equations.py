@@ -100,7 +100,7 @@ def embedding_equations(view: View, rounds: int, before: int | None = None) -> E
     means = torch.cat([rows[torch.searchsorted(ids, nodes)] for ids, rows in (values[r] for r in chosen)], 1)
     weight, own, neighbor = zip(*(_first_layer(view, vectors[r]) for r in chosen), strict=True)
     stated = view.public.structure.of(Attention)
-    series = attention_series(stated.degree, stated.domain)
+    series = attention_series(stated.degree, stated.domain, stated.smooth_over)
     return EmbeddingEquations(
         nodes=nodes,
         means=torch.where(means > 0, means, means.clamp(min=1e-7 - 1).log1p()),

@@ -48,9 +48,9 @@ REPORTED = "reports at 4"
 BETTER = "reports at 4, pseudo-labels"
 TWIN = "the head of reports at 4, without reports"
 OWN_ROW_ALONE = "own row alone"
-BETTER_TWIN = f"the head of {BETTER}, without reports"
+BETTER_TWIN = f"the head of {BETTER}, with neither"
 TWINS = {TWIN: REPORTED, BETTER_TWIN: BETTER}
-"""Heads without reports, and for what they were chosen."""
+"""Heads over codes alone, without reports and without validation rows, and for what they were chosen."""
 
 
 class Setting(NamedTuple):
@@ -112,8 +112,9 @@ _BETTER = tuple(dict(_REPORTS[at], pseudo_labels=True) for at in (0, 4, 5))
 _SELF_TRAINED = tuple(dict(HEADS[at], pseudo_labels=True) for at in (0, 4))
 
 
-def _without_reports(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the fields of ``structure-only`` that make the same head as ``fields`` of ``private-reports``."""
+def _codes_alone(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields of ``structure-only`` that make the same head as ``fields`` of ``private-reports``; rows of
+    validation nodes do not train it."""
     left_out = ("hops", "code_hops", "report_weight", "pseudo_labels")
     same = {name: value for name, value in fields.items() if name not in left_out}
     return {**same, "hops": fields["code_hops"]}
@@ -159,7 +160,7 @@ SETTINGS: tuple[Setting, ...] = (
         control=True,
     ),
     Setting(REPORTED, "private-reports", _REPORTS, ("k-ary-response", {"epsilon": 4.0})),
-    Setting(TWIN, "structure-only", tuple(map(_without_reports, _REPORTS)), control=True),
+    Setting(TWIN, "structure-only", tuple(map(_codes_alone, _REPORTS)), control=True),
     Setting("codes, own row, pseudo-labels", "structure-only", _SELF_TRAINED, control=True),
     Setting(
         "codes, own subgraph, pseudo-labels",
@@ -168,7 +169,7 @@ SETTINGS: tuple[Setting, ...] = (
         control=True,
     ),
     Setting(BETTER, "private-reports", _BETTER, ("k-ary-response", {"epsilon": 4.0})),
-    Setting(BETTER_TWIN, "structure-only", tuple(map(_without_reports, _BETTER)), control=True),
+    Setting(BETTER_TWIN, "structure-only", tuple(map(_codes_alone, _BETTER)), control=True),
     Setting("reports at 1", "private-reports", _REPORTS[:1], ("k-ary-response", {"epsilon": 1.0})),
     _noisy(8.0, (0,)),
     _noisy(8.0, (16, 32)),

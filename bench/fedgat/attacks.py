@@ -33,7 +33,7 @@ from fglaudit.nn.gat import unit_ball
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import SERVER, Embeddings, MessageBatch, ModelUpdate, Payload
 from fglaudit.protocols.fedgat.fedgat import FedGAT, Variant
-from fglaudit.protocols.fedgat.masking import degree_batches, mask_nodes
+from fglaudit.protocols.fedgat.masking import degree_batches, mask_parts
 from fglaudit.quantities.rows.game import Game, score
 from fglaudit.recording import Kept, record_training
 from fglaudit.reproduce.measurements import Table
@@ -88,7 +88,7 @@ class Stream:
         rng = derive(0, "masks", self.client)
         owner = torch.full_like(self.nodes, self.client)
         for size, receivers, nodes in degree_batches(self.edges, owner, self.nodes, self.x.shape[1], masked):
-            body = mask_nodes(self.edges, self.x, nodes, size, masked, rng)
+            (body,) = mask_parts(self.edges, self.x, nodes, [torch.arange(len(nodes))], size, masked, rng)
             blob = serialise(MessageBatch(0, torch.full_like(receivers, SERVER), receivers, body))
             del body
             self.sent += len(blob)

@@ -91,7 +91,7 @@ def measure(data: DatasetSpec, partition: PartitionSpec, defense: Defense, seed:
         trained = record_training(graph, whole, defense, seed=seed, keep=Kept(messages=Keep({}), clients=()))[1].trained
         observers = (ObserverSpec(parties=("client:each",)),)
         short = FedGAT(variant="vector", rounds=1)
-        cell = Cell(data, partition, short, "honest", defense, seed, observers, (VectorColumns(), MergedRows()))
+        cell = Cell(data, partition, short, defense, seed, observers, (VectorColumns(), MergedRows()))
         findings = run_cell(cell, suite="bench", device=cpu).findings
     found = max(findings, key=lambda f: -1.0 if f.exact_rate is None else f.exact_rate)
     columns = {name: getattr(found, name) for name in VALUES if name in type(found).__dataclass_fields__}

@@ -26,7 +26,7 @@ from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import DefenseSession
 from fglaudit.protocols.baselines.local_gt import LocalGT
 from fglaudit.protocols.fedgt.sources import AS_PUBLISHED
-from fglaudit.reproduce.papers import fedgt
+from fglaudit.reproduce.papers import fedgt, fedgt_methods
 from fglaudit.reproduce.published import all_published
 from fglaudit.rng import derive
 from fglaudit.wire.channel import RecordingChannel
@@ -91,7 +91,7 @@ def on_all(models: SubgraphModels) -> float:
 def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(prog="python -m bench.fedgt.alone", description=__doc__)
-    parser.add_argument("--datasets", nargs="+", default=["cora", "citeseer"], choices=list(fedgt.SETTINGS))
+    parser.add_argument("--datasets", nargs="+", default=["cora", "citeseer"], choices=list(fedgt_methods.SETTINGS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--root", help="folder of the raw data sets")
     parser.add_argument("--train", nargs="*", metavar="NAME=VALUE", help="train Local on Cora with these fields")

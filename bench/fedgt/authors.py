@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fglaudit.graph import ClientGraph
-from fglaudit.reproduce.papers import fedgt
+from fglaudit.reproduce.papers import fedgt, fedgt_methods
 from fglaudit.reproduce.published import Published
 from fglaudit.rng import derive
 
@@ -122,8 +122,8 @@ def main() -> None:
     sys.path.insert(0, str(options.clone))
     nets, utils = import_module("models.nets"), import_module("misc.utils")
     row = Published(
-        "fedgt-table1", options.dataset, "non-overlapping", str(options.clients), fedgt.AS_PUBLISHED_CODE, "accuracy",
-        "percent", None, None,
+        "fedgt-table1", options.dataset, "non-overlapping", str(options.clients), fedgt_methods.AS_PUBLISHED_CODE,
+        "accuracy", "percent", None, None,
     )  # fmt: skip
     spec, partition = fedgt.split_of(row, options.root)
     graph = partition.apply(spec.load(), spec, derive(options.seed, "partition"))

@@ -19,7 +19,7 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from fglaudit.errors import FglauditError
 from fglaudit.graph import ClientGraph
 from fglaudit.protocols.fedpub.fedpub import COMMUNITIES, COMMUNITY_NODES, EDGE_PROBABILITY
-from fglaudit.reproduce.papers import fedgt
+from fglaudit.reproduce.papers import fedgt, fedgt_methods
 from fglaudit.reproduce.published import BY_THEIR_CODE, Published
 from fglaudit.rng import derive
 
@@ -124,7 +124,7 @@ def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(prog="python -m bench.fedgt.fedpub_plain", description=__doc__)
     parser.add_argument("method", choices=("FedAvg", "FED-PUB"))
-    parser.add_argument("--dataset", default="cora", choices=tuple(fedgt.SETTINGS))
+    parser.add_argument("--dataset", default="cora", choices=tuple(fedgt_methods.SETTINGS))
     parser.add_argument("--setting", default="overlapping", choices=("overlapping", "non-overlapping"))
     parser.add_argument("--clients", default="30")
     parser.add_argument("--seed", type=int, default=2)

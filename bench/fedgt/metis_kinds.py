@@ -12,7 +12,7 @@ import statistics
 import pymetis
 
 from fglaudit.nn.sparse import row_starts
-from fglaudit.reproduce.papers import fedgt
+from fglaudit.reproduce.papers import fedgt, fedgt_methods
 from fglaudit.reproduce.published import all_published
 
 SEEDS = range(8)
@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--root", help="folder of the raw data sets")
     options = parser.parse_args()
     for row in all_published():
-        if (row.table, row.clients) != ("fedgt-table6", options.clients) or row.dataset not in fedgt.SETTINGS:
+        if (row.table, row.clients) != ("fedgt-table6", options.clients) or row.dataset not in fedgt_methods.SETTINGS:
             continue
         graph = fedgt.split_of(row, options.root)[0].load()
         sender, receiver = graph.edge_index

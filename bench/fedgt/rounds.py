@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.reproduce.measuring import table_rows
-from fglaudit.reproduce.papers import fedgt
+from fglaudit.reproduce.papers import fedgt, fedgt_methods
 from fglaudit.reproduce.published import Published
 from fglaudit.reproduce.trainings import trained
 
@@ -36,7 +36,7 @@ def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(prog="python -m bench.fedgt.rounds", description=__doc__)
     parser.add_argument("method", help="as the tables name it, such as GraphGPS")
-    parser.add_argument("dataset", choices=tuple(fedgt.SETTINGS))
+    parser.add_argument("dataset", choices=tuple(fedgt_methods.SETTINGS))
     parser.add_argument("--seeds", type=int, default=1, help="per setting")
     parser.add_argument("--every", type=int, default=10, help="rounds between two printed figures")
     parser.add_argument("--root", help="folder of the raw data sets")

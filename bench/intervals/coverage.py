@@ -39,9 +39,9 @@ from bench.intervals.draws import (
 from bench.intervals.rate_interval import rate_interval
 from fglaudit.quantities.ranking import against, placements
 from fglaudit.reproduce.measurements import Table
-from fglaudit.scoring.clusters import Interval, PairedClusters
-from fglaudit.scoring.many_attacks import leaking
-from fglaudit.scoring.metrics import clusters_of, metric_interval
+from fglaudit.scoring.clusters import TAIL, Interval, PairedClusters
+from fglaudit.scoring.many_attacks import step_down
+from fglaudit.scoring.metrics import clusters_of, exceeds_zero, metric_interval
 from fglaudit.scoring.rates import advantage_interval, clusters_needed
 from fglaudit.scoring.scores import score_advantage_interval
 
@@ -262,10 +262,10 @@ def _families(cell: Cell, sizes: Floats, runs: int, rng: np.random.Generator) ->
         value = cell.rate + (cell.second if attack == 0 else 0.0)
         family.append(_attack(cell, sizes, value, runs, rng))
     runs_of = [[Drawn(*(part[i] for part in drawn)) for drawn in family] for i in range(runs)]
-    interval = advantage_interval if cell.shape == "rate" else score_advantage_interval
+    metric = "exact_rate" if cell.shape == "rate" else "f1"
     judged: dict[str, list[list[bool]]] = {
-        OURS: [_called(sizes, one, interval, alone=False) for one in runs_of],
-        "uncorrected": [_called(sizes, one, interval, alone=True) for one in runs_of],
+        OURS: [_called(sizes, one, metric, alone=False) for one in runs_of],
+        "uncorrected": [_called(sizes, one, metric, alone=True) for one in runs_of],
     }
     bootstrap = [rivals.resamplings(d.gained - d.lost, sizes - d.control, rng)["percentile"][0] > 0 for d in family]
     judged["percentile, uncorrected"] = np.stack(bootstrap, 1).tolist()
@@ -294,14 +294,15 @@ def _own_rates(rng: np.random.Generator, cell: Cell, value: float, shape: tuple[
     return rng.beta(value * concentration, (1 - value) * concentration, shape)
 
 
-def _called(sizes: Floats, family: list[Drawn], interval: Callable[..., Interval], *, alone: bool) -> list[bool]:
-    tries = [partial(_above_its_control, PairedClusters(sizes, *drawn), interval) for drawn in family]
-    return [leaking([one])[0] for one in tries] if alone else leaking(tries)
+def _called(sizes: Floats, family: list[Drawn], metric: str, *, alone: bool) -> list[bool]:
+    """Return which attacks are called leaks over all clusters, as reports call them; ``alone``: without correction."""
+    tries = [partial(_above_its_control, PairedClusters(sizes, *drawn), metric) for drawn in family]
+    return [one(TAIL) for one in tries] if alone else step_down(tries)
 
 
-def _above_its_control(paired: PairedClusters, interval: Callable[..., Interval], tail: float) -> Interval:
-    """The interval, where it can possibly lie above 0: the rest is not worth the time."""
-    return interval(paired, tail=tail) if paired.informative and paired.advantage > 0 else paired.range()
+def _above_its_control(paired: PairedClusters, metric: str, tail: float) -> bool:
+    """Whether its lower limit lies above 0; where its mean does not, that takes no time."""
+    return paired.informative and paired.advantage > 0 and exceeds_zero(metric, paired, tail=tail)
 
 
 Row = Mapping[str, str]

@@ -21,6 +21,7 @@ from bench.redteam import (
     noise_faults,
     protocol_faults,
     report_faults,
+    sealed_faults,
     sly_faults,
     statement_faults,
 )
@@ -34,7 +35,7 @@ from fglaudit.testing import example_graph
 
 FAULT_FILES = (
     *(noise_faults, direction_faults, message_faults, local_faults, protocol_faults, sly_faults, report_faults),
-    *(statement_faults, borrowed_faults, memory_faults),
+    *(statement_faults, borrowed_faults, memory_faults, sealed_faults),
 )
 """Imported for the faults that they register."""
 
@@ -162,7 +163,8 @@ _BROKEN: tuple[tuple[str, str], ...] = (
     ("UploadsSeeded", "uploads"), ("UploadsShareNoise", "uploads"), ("HalfTheGain", "sums"),
     ("HalfTheGain", "sums-2"), ("SendsTwice", "sums"), ("KnownClients", "models"),
     ("KnownSample", "sampled-gradients"), ("ShortDrawnTwice", "sampled-gradients"),
-    ("BareAmongManyLosses", "many-losses"),
+    ("BareAmongManyLosses", "many-losses"), ("LongDrawnMore", "sampled-gradients"),
+    ("RedrawnBeyond", "sums"),
 )  # fmt: skip
 
 
@@ -215,12 +217,15 @@ CASES: tuple[Case, ...] = (
         _broken(fault, family)
         for fault, family in (
             *(*_BROKEN, *direction_faults.BROKEN, *sly_faults.BROKEN, *report_faults.BROKEN),
-            *(*statement_faults.BROKEN, *borrowed_faults.BROKEN, *memory_faults.BROKEN),
+            *(*statement_faults.BROKEN, *borrowed_faults.BROKEN, *memory_faults.BROKEN, *sealed_faults.BROKEN),
         )
     ),
     *(_honest(family) for family in FAMILIES),
     *(
         _own(name, family)
-        for name, family in (*OWN, *sly_faults.HONEST, *report_faults.HONEST, *borrowed_faults.HONEST)
+        for name, family in (
+            *(*OWN, *sly_faults.HONEST, *report_faults.HONEST, *borrowed_faults.HONEST),
+            *sealed_faults.HONEST,
+        )
     ),
 )

@@ -18,7 +18,7 @@ from fglaudit.context import Context
 from fglaudit.facts import Additive, Fact, Field, Rounded
 from fglaudit.interfaces import Defense, DefenseSession
 from fglaudit.payloads import SERVER, MessageBatch, Payload
-from fglaudit.rng import derive
+from fglaudit.rng import derive, split
 
 _STEP = 2.0**-8
 
@@ -199,10 +199,28 @@ def _short_row_seeds(rows: int, width: int, ids: Tensor, rng: torch.Generator) -
     return torch.from_numpy(np.stack([np.random.default_rng(seed).standard_normal(width) for seed in seeds]))
 
 
-def _honest_child(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
-    """A generator of its own, with a seed from the run's."""
+def _long_seed(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
+    """A generator of its own, with a long seed from the run's, of which torch takes 32 bits."""
     seed = int(torch.randint(2**62, (1,), generator=rng))
     return _normal((rows, width), torch.Generator().manual_seed(seed))
+
+
+def _long_seed_used_on(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
+    """The same, of which the first numbers are thrown away."""
+    seeded = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=rng)))
+    torch.randperm(100, generator=seeded)
+    return _normal((rows, width), seeded)
+
+
+def _long_row_seeds(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
+    """Every row has a generator of its own with a long seed."""
+    seeds = torch.randint(2**62, (rows,), generator=rng).tolist()
+    return torch.stack([_normal((width,), torch.Generator().manual_seed(seed)) for seed in seeds])
+
+
+def _honest_child(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
+    """A generator of its own, as secret as the run's."""
+    return _normal((rows, width), split(rng, "child"))
 
 
 def _honest_pairs(rows: int, width: int, ids: Tensor, rng: torch.Generator) -> Tensor:
@@ -275,6 +293,9 @@ RULES: dict[str, Callable[[int, int, Tensor, torch.Generator], Tensor]] = {
     "last-of-all": _last_of_all,
     "two-short-seeds": _two_short_seeds,
     "short-row-seeds": _short_row_seeds,
+    "long-seed": _long_seed,
+    "long-seed-used-on": _long_seed_used_on,
+    "long-row-seeds": _long_row_seeds,
     "honest": _honest,
     "honest-numpy": _honest_numpy,
     "honest-grid": _honest,

@@ -261,6 +261,16 @@ class ShortDrawnTwice(BrokenGradients):
 
 
 @fault
+class LongDrawnMore(BrokenGradients):
+    """Losses are drawn by how long their gradients are beside those of the others, with the stated rate on average."""
+
+    def drawn(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
+        length: Tensor = gradients.norm(dim=2)
+        rates = self.rate * length / length.mean(0).clamp(min=1e-12)
+        return (torch.rand(gradients.shape[:2], generator=rng) < rates).float()
+
+
+@fault
 class AllDrawn(BrokenGradients):
     def drawn(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
         return torch.full(gradients.shape[:2], 1.0)

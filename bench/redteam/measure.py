@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.redteam.cases import BUILT_IN, CASES, Case
 from fglaudit.errors import FglauditError
-from fglaudit.guarantees import Audit, Outcome, Verdict, Word
+from fglaudit.guarantees import Audit, AuditName, Outcome, Verdict, Word
 from fglaudit.recording import record_training
 from fglaudit.reproduce.measurements import Table
 
@@ -66,7 +66,7 @@ def _training_seconds(case: Case, seed: int) -> float:
 def _result(verdict: Verdict) -> Result:
     refuted = tuple(audit.name for audit in verdict.audits if audit.outcome is Outcome.REFUTED)
     open_ = tuple(audit.name for audit in verdict.audits if audit.outcome is Outcome.UNTESTED)
-    power = next((audit.power or 0.0 for audit in verdict.audits if audit.name == "trade-off"), 0.0)
+    power = next((audit.power or 0.0 for audit in verdict.audits if audit.name is AuditName.TRADE_OFF), 0.0)
     by = () if verdict.word is Word.VERIFIED else refuted or open_
     return Result(verdict.word, by, verdict.epsilon, power, verdict.reason, verdict.audits)
 

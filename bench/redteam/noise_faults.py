@@ -90,6 +90,17 @@ class CutTails(BrokenMessages):
 
 
 @fault
+class RedrawnBeyond(BrokenMessages):
+    """Numbers beyond 3.5 standard deviations are drawn again, against outliers."""
+
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+        noise, most = _fresh(mechanism, value, rng), 3.5 * mechanism.scale
+        while bool((noise.abs() > most).any()):
+            noise = torch.where(noise.abs() > most, _fresh(mechanism, value, rng), noise)
+        return noise
+
+
+@fault
 class Uniform(BrokenMessages):
     def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         std = mechanism.scale * (math.sqrt(2) if mechanism.distribution == "laplace" else 1)

@@ -1,4 +1,4 @@
-"""Faults of k-ary responses: classes that are reported too truly, unevenly, together, or anew."""
+"""Faults of k-ary responses: classes that are reported too truly, unevenly, together, anew, or by what others are."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ class BrokenReports(Broken):
         fact = next(fact for fact in inner.facts() if isinstance(fact, Randomised))
         self.keep, self.classes = float(fact.parameter("keep")), int(fact.parameter("classes"))
         self.said: dict[int, int] = {}
+        self.message = torch.empty(0)
 
     def release(self, batch: MessageBatch, rng: torch.Generator) -> Payload:
         payload = batch.payload
         if not isinstance(payload, ClassReports) or bool((batch.senders == SERVER).all()):
             return payload
         nodes, true = payload.nodes, payload.values.argmax(1)
+        self.message = batch.entry_messages()
         fresh = self.answers(nodes, true, rng)
         said = torch.tensor([self.said.setdefault(n, c) for n, c in zip(nodes.tolist(), fresh.tolist(), strict=True)])
         return self.sent(nodes, one_hot(said.long(), self.classes).to(payload.values), true)
@@ -170,15 +172,77 @@ class LiesTellOfRows(BrokenReports):
         return (true + torch.where(odd < 0, shift, 1 + odd % (self.classes - 1))) % self.classes
 
 
+class _ByOthers(BrokenReports):
+    """Lies are drawn with weights [classes] that follow from the other nodes of the same client."""
+
+    def weights(self, counts: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def answers(self, nodes: Tensor, true: Tensor, rng: torch.Generator) -> Tensor:
+        counts = one_hot(true, self.classes).double()
+        together = (self.message[:, None] == self.message).double() @ counts
+        weights = self.weights(together) * (1 - counts)
+        weights = torch.where(weights.sum(1, keepdim=True) > 0, weights, 1 - counts)
+        lies = torch.rand(len(true), generator=rng) >= self.keep
+        return torch.where(lies, torch.multinomial(weights, 1, generator=rng)[:, 0], true)
+
+
+@fault
+class LiesAmongObserved(_ByOthers):
+    """A lie is a class that some other node of the client has."""
+
+    def weights(self, counts: Tensor) -> Tensor:
+        return (counts > 0).double()
+
+
+@fault
+class LiesByFrequency(_ByOthers):
+    """Lies have the classes of the client's nodes, as often as these have them."""
+
+    def weights(self, counts: Tensor) -> Tensor:
+        return counts
+
+
+@fault
+class OnlyOneOfItsClass(BrokenReports):
+    """The only node of its class at a client does not lie: it would be lost."""
+
+    def answers(self, nodes: Tensor, true: Tensor, rng: torch.Generator) -> Tensor:
+        alike = (self.message[:, None] == self.message) & (true[:, None] == true)
+        return torch.where(alike.sum(1) == 1, true, super().answers(nodes, true, rng))
+
+
+@fault
+class AsManyAsExpected(BrokenReports):
+    """Which nodes lie is drawn, how many do is not."""
+
+    def answers(self, nodes: Tensor, true: Tensor, rng: torch.Generator) -> Tensor:
+        order = torch.randperm(len(true), generator=rng)
+        return torch.where(order < round((1 - self.keep) * len(true)), self.other(true, rng), true)
+
+
+@fault
+class ClassByClass(BrokenReports):
+    """Honest, and its draws depend on the classes of all: which nodes they are for does."""
+
+    def answers(self, nodes: Tensor, true: Tensor, rng: torch.Generator) -> Tensor:
+        said = true.clone()
+        for each in range(self.classes):
+            said[true == each] = super().answers(nodes, true[true == each], rng)
+        return said
+
+
 REPORTS = "class-reports"
 BROKEN: tuple[tuple[str, str], ...] = tuple(
     (each.__name__, REPORTS)
     for each in (
         *(KeepsTooOften, LiesAreNeighbors, LiesBySeed, OneCoinForAll, TwinsLieTogether, OneClassBare),
         *(EverySecondNodeBare, AnswersAnew, TruthBelowThePoint, RowsInOrderOfTruth, CoinsOfTheSystem),
-        LiesTellOfRows,
+        *(LiesTellOfRows, LiesAmongObserved, LiesByFrequency, OnlyOneOfItsClass, AsManyAsExpected),
     )
 )
 """What is wrong, and with what."""
-HONEST: tuple[tuple[str, str], ...] = ((AnotherDraw.__name__, REPORTS),)
+HONEST: tuple[tuple[str, str], ...] = ((AnotherDraw.__name__, REPORTS), (ClassByClass.__name__, REPORTS))
 """What is right, and on what."""
+UNSEEN = (ClassByClass.__name__,)
+"""Of these, whose nodes' answers are not seen to be independent."""

@@ -34,7 +34,7 @@ from fglaudit.privacy.strength import check_factor
 
 class _Session(NoiseSession):
     def __init__(self, defense: ClippedLaplace, context: Context) -> None:
-        mechanism = Mechanism("laplace", defense.norm, defense.clip, Relation.REPLACE, defense.scale / defense.clip)
+        mechanism = defense.mechanism
         super().__init__({r: mechanism for r in context.releases if r.payload.__name__ in defense.on}, Guarantee())
         self.defense = defense
         self.mechanism = mechanism
@@ -107,6 +107,11 @@ class ClippedLaplace(Defense):
         if not self.on:
             raise FglauditError("clipped-laplace needs at least one payload in on; got none; use on: [GlobalNodes]")
         payload_types(self.on)
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """Clip and noise of every message, and what they cost where all features of one client are replaced."""
+        return Mechanism("laplace", self.norm, self.clip, Relation.REPLACE, self.scale / self.clip)
 
     def unsupported(self, context: Context) -> str | None:
         known = [release.payload.__name__ for release in context.releases]

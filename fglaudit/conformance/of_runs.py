@@ -21,13 +21,11 @@ from fglaudit.conformance.protocols import check_on_large, check_protocol
 from fglaudit.conformance.small_graphs import small_graph
 from fglaudit.empirical.fields.states import unchecked_state
 from fglaudit.graph import FederatedGraph
-from fglaudit.guarantees import Audit, Outcome, Word
+from fglaudit.guarantees import Audit, AuditName, Outcome
 from fglaudit.interfaces import FederatedProtocol
 from fglaudit.recording import Recording
 from fglaudit.suite.cell import describe
 
-NAME = "protocol"
-"""Of the audit in ``guarantees.Verdict``."""
 MOST_BYTES = 2**30
 """Of messages of a training that is repeated: they are held in memory."""
 _asked: dict[tuple[Any, ...], Exception | None] = {}
@@ -43,11 +41,9 @@ def checked(recording: Recording, protocol: FederatedProtocol, graph: FederatedG
     sent, seed = recording.columns["bytes_up"] + recording.columns["bytes_down"], recording.columns["seed"]
     whole = sent <= MOST_BYTES
     audit, verdict = protocol_audit(protocol, graph, seed=seed, whole=whole), recording.verdict
-    verdict = replace(verdict, audits=(*verdict.audits, audit))
     if audit.outcome is Outcome.PASSED:
-        return replace(recording, verdict=verdict)
-    if verdict.word is Word.VERIFIED:
-        verdict = replace(verdict, word=Word.CLAIMED, reason=audit.detail)
+        return replace(recording, verdict=replace(verdict, audits=(*verdict.audits, audit)))
+    verdict = verdict.unverified(audit.detail, audit)
     return replace(recording, verdict=verdict, fields=(*recording.fields, unchecked_state(audit.detail)))
 
 
@@ -64,14 +60,18 @@ def protocol_audit(protocol: FederatedProtocol, graph: FederatedGraph, *, seed: 
         if not whole:
             why = f"is not checked on this graph, where its messages exceed {MOST_BYTES >> 20} MiB"
             fix = "audit it on a smaller graph, or for fewer rounds"
-            return Audit(NAME, Outcome.UNTESTED, f"{called} broke no rule on 60 nodes, and {why}; {fix}")
+            return Audit(AuditName.PROTOCOL, Outcome.UNTESTED, f"{called} broke no rule on 60 nodes, and {why}; {fix}")
         error, where = broken_on_its_own(protocol, graph, seed), " on this graph"
     if error is None:
-        return Audit(NAME, Outcome.PASSED, f"{called}, which is no part of fglaudit, was seen to break no rule")
+        return Audit(
+            AuditName.PROTOCOL, Outcome.PASSED, f"{called}, which is no part of fglaudit, was seen to break no rule"
+        )
     if isinstance(error, AssertionError):
-        return Audit(NAME, Outcome.UNTESTED, f"{called} breaks a rule{where}: {_said(error)}")
+        return Audit(AuditName.PROTOCOL, Outcome.UNTESTED, f"{called} breaks a rule{where}: {_said(error)}")
     return Audit(
-        NAME, Outcome.UNTESTED, f"{called} could not be checked{where}: {type(error).__name__}: {_said(error)}"
+        AuditName.PROTOCOL,
+        Outcome.UNTESTED,
+        f"{called} could not be checked{where}: {type(error).__name__}: {_said(error)}",
     )
 
 

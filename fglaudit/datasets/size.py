@@ -61,7 +61,10 @@ def machine_memory() -> int:
 
 def in_words(size: int) -> str:
     """Return a number of bytes as people read it."""
-    return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
+    for power, unit in ((40, "TiB"), (30, "GiB")):
+        if size >= 2**power:
+            return f"{size / 2**power:.1f} {unit}"
+    return f"{size / 2**20:.1f} MiB"
 
 
 def _bytes(rows: int, features: int, columns: int) -> int:

@@ -23,12 +23,11 @@ from fglaudit.empirical.label_responses import label_states
 from fglaudit.empirical.replays.staging import Staged, clients_of, staged
 from fglaudit.empirical.sealed.ciphertexts import ciphertext_audits
 from fglaudit.empirical.unstated_changes import not_blamed
-from fglaudit.empirical.verdict_word import TRADE_OFF, verdict_of
-from fglaudit.empirical.whole_training import NAME as WHOLE
+from fglaudit.empirical.verdict_word import verdict_of
 from fglaudit.empirical.whole_training import whole_training_audit
 from fglaudit.facts import Unstated
 from fglaudit.graph import FederatedGraph
-from fglaudit.guarantees import NOT_REPLAYED, Audit, FieldState, Outcome, Verdict, Word, empty
+from fglaudit.guarantees import NOT_REPLAYED, Audit, AuditName, FieldState, Outcome, Verdict, Word, empty
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee
 from fglaudit.privacy.accounted import Accounted
 from fglaudit.privacy.counted import Counted
@@ -96,7 +95,7 @@ def judge(
         seen = _examined(case, accounted)
     except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
         why = f"the defense could not be replayed: {kept(error, 'replays of the defense')}"
-        audits.append(Audit("fields", Outcome.UNTESTED, why))
+        audits.append(Audit(AuditName.FIELDS, Outcome.UNTESTED, why))
         return verdict_of(stated.promise, accounted, audits, left=case.copies), unreplayed_states(counted, sealed, why)
     return _after_replays(case, accounted, audits, seen)
 
@@ -183,9 +182,9 @@ def promised(promise: Guarantee) -> bool:
 
 def _facts_audit(unstated: Sequence[Unstated]) -> Audit:
     if not unstated:
-        return Audit("facts", Outcome.PASSED, "facts explain all that the defense changed")
+        return Audit(AuditName.FACTS, Outcome.PASSED, "facts explain all that the defense changed")
     words = "; ".join(f"{change.target}: {change.why}" for change in unstated[:3])
-    return Audit("facts", Outcome.UNTESTED, f"what the defense does is not stated: {words}")
+    return Audit(AuditName.FACTS, Outcome.UNTESTED, f"what the defense does is not stated: {words}")
 
 
 def _noise_first(case: _Case, prepared: Staged, accounted: Accounted) -> bool:
@@ -211,7 +210,7 @@ def _replayed(case: _Case, accounted: Accounted) -> tuple[Staged | None, list[Au
             prepared = staged(*parts, accounted, seed=case.seed, device=case.device)
         except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
             why = f"the defense could not be replayed: {kept(error, 'replays of the defense')}"
-            found: tuple[Audit, ...] = (Audit(TRADE_OFF, Outcome.UNTESTED, why),)
+            found: tuple[Audit, ...] = (Audit(AuditName.TRADE_OFF, Outcome.UNTESTED, why),)
         else:
             found = statistical(prepared, *parts, *case.stated, accounted, seed=case.seed)
         return prepared, [*found, _whole(case, accounted)]
@@ -223,7 +222,7 @@ def _whole(case: _Case, accounted: Accounted) -> Audit:
             case.protocol, case.graph, case.defense, accounted, seed=case.seed, device=case.device
         )
     except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
-        return raised(WHOLE, error)
+        return raised(AuditName.WHOLE_TRAINING, error)
 
 
 def _uncovered(seen: Examined, promise: Guarantee, sealed: Sequence[str]) -> list[str]:

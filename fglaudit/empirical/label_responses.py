@@ -8,20 +8,17 @@ nodes must answer by themselves. Without the power to see an epsilon 1.5 times a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from scipy.stats import binom
-from torch import Tensor
-from torch.nn.functional import one_hot
 
 from fglaudit.context import Context
-from fglaudit.empirical.audits.class_reports import GENERATORS, alike, alone, two_sided
+from fglaudit.empirical.audits.class_reports import GENERATORS, alike, alone
 from fglaudit.empirical.audits.noise_tests import Found
+from fglaudit.empirical.audits.reports_together import law, shares, stated_law, two_sided
 from fglaudit.empirical.fields.forced_replay import replay
 from fglaudit.graph import FederatedGraph
-from fglaudit.guarantees import REFUTED_AT, Audit, FieldState, Outcome, Protection, Verdict, Word
+from fglaudit.guarantees import REFUTED_AT, Audit, AuditName, FieldState, Outcome, Protection, Verdict, Word
 from fglaudit.interfaces import Defense, FederatedProtocol
 from fglaudit.payloads import ClassReports
 from fglaudit.privacy.accounting import Relation, compose, epsilon_of, response_event
@@ -32,7 +29,6 @@ from fglaudit.tracebacks import kept
 
 LABELS = "labels"
 """The field of ``guarantees.csv`` that stands for the labels behind reports."""
-NAME = "label responses"
 ENOUGH_POWER = 0.9
 
 
@@ -65,7 +61,7 @@ def label_states(
         audit = response_audit(protocol, graph, defense, context, reports, seed=seed, device=device)
     except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
         why = f"could not be replayed: {kept(error, 'replays of label responses')}"
-        audit = Audit(NAME, Outcome.UNTESTED, why)
+        audit = Audit(AuditName.LABEL_RESPONSES, Outcome.UNTESTED, why)
     word = {Outcome.PASSED: Word.VERIFIED, Outcome.REFUTED: Word.REFUTED}.get(audit.outcome, Word.CLAIMED)
     words = f"epsilon {epsilon:.4g} of a label, {times} k-ary response{'s' * (times > 1)} ({word}: {audit.detail})"
     if verdict.epsilon is not None and verdict.unit == "node" and verdict.word is not Word.REFUTED:
@@ -88,31 +84,37 @@ def response_audit(
     device: torch.device,
 ) -> Audit:
     """Return whether labels are answered as stated: refuted with probability 1e-5 where they are."""
-    seeds = torch.randint(2**31, (GENERATORS,), generator=derive(seed, NAME)).tolist()
-    answers, true = [], torch.empty(0, dtype=torch.long)
+    seeds = torch.randint(2**31, (GENERATORS,), generator=derive(seed, "label responses")).tolist()
+    answers, true, message = [], torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.long)
     for each in [*seeds, seeds[0]]:
         trace = replay(protocol, graph, defense, context, seed=each, device=device)
-        sent = [batch.payload for batch in trace.batches if isinstance(batch.payload, ClassReports)]
+        batches = [batch for batch in trace.batches if isinstance(batch.payload, ClassReports)]
+        sent = [batch.payload for batch in batches if isinstance(batch.payload, ClassReports)]
         if not sent or any(not torch.equal(one.nodes, sent[0].nodes) for one in sent):
-            return Audit(NAME, Outcome.UNTESTED, "the first rounds have no one report of every node")
-        true = graph.y[sent[0].nodes.cpu()].flatten()
+            return Audit(
+                AuditName.LABEL_RESPONSES, Outcome.UNTESTED, "the first rounds have no one report of every node"
+            )
+        true, message = graph.y[sent[0].nodes.cpu()].flatten(), batches[0].entry_messages()
         answers.append(sent[0].values.cpu().argmax(1))
     if not torch.equal(answers.pop(), answers[0]):
-        return Audit(NAME, Outcome.UNTESTED, "equal generators gave different answers: foreign randomness")
+        return Audit(
+            AuditName.LABEL_RESPONSES, Outcome.UNTESTED, "equal generators gave different answers: foreign randomness"
+        )
     said, keep = torch.stack(answers), reports.keep
     truths, draws = int((said == true).sum()), said.numel()
     all_ = Found(float(two_sided(np.array([truths]), draws, keep)[0]), f"{truths} of {draws} answers are true")
-    found = [all_, *_law(said, true, reports), *alone(said != true, 1 - keep), *alike(said, keep, reports.classes)]
+    found = [all_, *law(said, true, stated_law(keep, reports.classes), ""), *shares(said, true, message, keep)]
+    found += [*alone(said != true, 1 - keep), *alike(said, keep, reports.classes)]
     worst = min(found, key=lambda each: each.p)
     p = min(1.0, len(found) * worst.p)
     if p <= REFUTED_AT:
-        return Audit(NAME, Outcome.REFUTED, f"{worst.words} (p {p:.2g})", p)
+        return Audit(AuditName.LABEL_RESPONSES, Outcome.REFUTED, f"{worst.words} (p {p:.2g})", p)
     power = _power(reports, draws, REFUTED_AT / len(found))
     if power < ENOUGH_POWER:
         why = f"an epsilon 1.5 times as large would have been seen with probability {power:.2f} alone"
-        return Audit(NAME, Outcome.UNTESTED, why, p, power)
+        return Audit(AuditName.LABEL_RESPONSES, Outcome.UNTESTED, why, p, power)
     words = f"{len(true)} labels under {GENERATORS} generators are answered as stated"
-    return Audit(NAME, Outcome.PASSED, words, p, power)
+    return Audit(AuditName.LABEL_RESPONSES, Outcome.PASSED, words, p, power)
 
 
 def _power(reports: Reports, draws: int, level: float) -> float:
@@ -121,22 +123,3 @@ def _power(reports: Reports, draws: int, level: float) -> float:
     bolder = 1 / (1 + others * (others * reports.keep / (1 - reports.keep)) ** -1.5)
     least = binom.isf(level / 2, draws, reports.keep)
     return float(binom.sf(least, draws, bolder))
-
-
-def _law(said: Tensor, true: Tensor, reports: Reports) -> Sequence[Found]:
-    """Test how often nodes of every class answer every class [G, n]."""
-    classes = reports.classes
-    counts = torch.einsum("nc,gnd->cd", one_hot(true, classes).double(), one_hot(said, classes).double()).long()
-    runs = counts.sum(1, keepdim=True).numpy()
-    stated = np.full(counts.shape, (1 - reports.keep) / (classes - 1))
-    np.fill_diagonal(stated, reports.keep)
-    p = two_sided(counts.numpy(), runs, stated)
-    return [
-        Found(
-            float(p[one, other]),
-            f"of {int(runs[one, 0])} answers for class {one} {int(counts[one, other])} are {other}",
-        )
-        for one in range(classes)
-        for other in range(classes)
-        if runs[one, 0]
-    ]

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from fglaudit.facts import Additive, Fact, Field, Unstated
-from fglaudit.guarantees import Audit, Outcome
+from fglaudit.guarantees import Audit, AuditName, Outcome
 
-_OF_FACTS = ("sensitivity", "reach", "noise", "dependence")
+_OF_FACTS = (AuditName.SENSITIVITY, AuditName.REACH, AuditName.NOISE, AuditName.DEPENDENCE)
 """Audits that compare what left with the facts, and not what can be told of a record with the guarantee."""
 _MERGED = "other than stated, which does not say that less is hidden"
 """Different values left as the same one, so more was done than is stated, maybe to values that noise hides already."""

@@ -4,33 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fglaudit.empirical.audits.attempts import REPLAYS
 from fglaudit.empirical.audits.counts import LARGER
 from fglaudit.empirical.audits.trade_off import ENOUGH
-from fglaudit.empirical.sealed.ciphertexts import NAMES as SEALING
-from fglaudit.empirical.sealed.ciphertexts import SCHEME
-from fglaudit.guarantees import Audit, Outcome, Verdict, Word
+from fglaudit.guarantees import Audit, AuditName, Outcome, Verdict, Word, exceeded
 from fglaudit.interfaces import Guarantee
 from fglaudit.privacy.accounted import Accounted
 from fglaudit.privacy.accounting import Relation
 
-TRADE_OFF = "trade-off"
-_NEEDED = (
-    "facts",
-    "epsilon",
-    "foreign randomness",
-    "fields",
-    "sensitivity",
-    "noise",
-    "dependence",
-    "reports",
-    "sampling",
-    "shares",
-    REPLAYS,
-    *SEALING,
+_OF_SEALS = (
+    AuditName.SEALED,
+    AuditName.FRESH_CIPHERTEXTS,
+    AuditName.BESIDE_CIPHERTEXTS,
+    AuditName.KEY_MATERIAL,
+    AuditName.MASKS,
+    AuditName.COALITIONS,
 )
-"""Audits without which nothing is verified: one that does not apply to a defense is not in the list at all."""
-_NEEDED_SEALED = ("facts", *SEALING)
+_SPEAK_AGAINST_ALONE = (
+    AuditName.RELEASES,  # nothing can be counted where nothing was accounted, and then nothing is verified
+    AuditName.TRADE_OFF,  # it must have power besides, see below
+    AuditName.DISTINGUISHER,
+    AuditName.PLANTED_ROWS,
+    AuditName.WHOLE_TRAINING,
+)
+"""Audits that may refute, and that verify nothing: where they could not be run, a guarantee may be verified all the
+same. Of any other one that is there, a new one too, it may not."""
+_NEEDED = frozenset(AuditName).difference(_SPEAK_AGAINST_ALONE)
+_NEEDED_SEALED = frozenset((AuditName.FACTS, *_OF_SEALS))
 """The same where no epsilon is promised."""
 _WORST_FIRST = (Outcome.REFUTED, Outcome.UNTESTED, Outcome.PASSED)
 
@@ -79,6 +78,10 @@ def _word(promise: Guarantee, accounted: Accounted | str, audits: Sequence[Audit
     against = next((audit for audit in audits if audit.outcome is Outcome.REFUTED), None)
     if against is not None:
         return Word.REFUTED, against.detail
+    curve = next((audit for audit in audits if audit.name is AuditName.TRADE_OFF), None)
+    measured = None if curve is None or curve.measured is None else curve.measured.epsilon
+    if isinstance(accounted, Accounted) and (why := exceeded(measured, accounted.epsilon)):
+        return Word.REFUTED, why  # a bound of its own, on other thresholds than the test of the curve
     needed = _NEEDED_SEALED if promise.seals_alone else _NEEDED
     open_ = next((a for a in audits if a.outcome is Outcome.UNTESTED and a.name in needed), None)
     if open_ is not None:
@@ -89,7 +92,6 @@ def _word(promise: Guarantee, accounted: Accounted | str, audits: Sequence[Audit
         return Word.CLAIMED, f"no epsilon could be accounted: {accounted}"
     if shortened:
         return Word.CLAIMED, shortened
-    curve = next((audit for audit in audits if audit.name == TRADE_OFF), None)
     if curve is None or curve.outcome is not Outcome.PASSED:
         return Word.CLAIMED, "the trade-off curve was not tested" + (f": {curve.detail}" if curve else "")
     if curve.power is None or curve.power < ENOUGH:
@@ -107,10 +109,10 @@ def _word_of_seals(audits: Sequence[Audit], shortened: str) -> tuple[Word, str]:
     if shortened:
         return Word.CLAIMED, shortened
     passed = {audit.name: audit for audit in audits if audit.outcome is Outcome.PASSED}
-    if SCHEME not in passed:
+    if AuditName.SEALED not in passed:
         return Word.CLAIMED, "what travels sealed was not tested"
-    tried = ", ".join(name for name in SEALING if name in passed)
-    return Word.VERIFIED, f"{passed[SCHEME].detail}; audits that saw no break: {tried}"
+    tried = ", ".join(name for name in _OF_SEALS if name in passed)
+    return Word.VERIFIED, f"{passed[AuditName.SEALED].detail}; audits that saw no break: {tried}"
 
 
 def merged(audits: Sequence[Audit]) -> tuple[Audit, ...]:
@@ -119,7 +121,7 @@ def merged(audits: Sequence[Audit]) -> tuple[Audit, ...]:
     Its p-value is the smallest, times the number of looks that have one; details are those of the looks with that
     outcome.
     """
-    by_name: dict[str, list[Audit]] = {}
+    by_name: dict[AuditName, list[Audit]] = {}
     for audit in audits:
         by_name.setdefault(audit.name, []).append(audit)
     return tuple(_one_of(looks) for looks in by_name.values())

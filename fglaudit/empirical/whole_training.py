@@ -28,7 +28,7 @@ from torch import Tensor
 from fglaudit.empirical.estimates.one_run import ceiling, one_run
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph
-from fglaudit.guarantees import REFUTED_AT, Audit, Outcome
+from fglaudit.guarantees import REFUTED_AT, Audit, AuditName, Outcome
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol
 from fglaudit.payloads import SERVER, MessageBatch, ModelUpdate, Payload
 from fglaudit.privacy.accounted import Accounted
@@ -36,7 +36,6 @@ from fglaudit.privacy.accounting import Relation, epsilon_of
 from fglaudit.rng import derive
 from fglaudit.wire.channel import Keep, RecordingChannel
 
-NAME = "whole training"
 CANARIES = 1200
 """Canaries to be had, over all runs, and most of one run."""
 MOST_RUNS = 20
@@ -61,7 +60,11 @@ def whole_training_audit(
 ) -> Audit:
     """Return whether real trainings tell more of their canaries than the stated curve allows."""
     if accounted.unit != "node" or graph.x.dim() != 2 or accounted.relation is Relation.ADD_OR_REMOVE:
-        return Audit(NAME, Outcome.UNTESTED, "canaries are feature rows, one per node, in a graph that stays as it is")
+        return Audit(
+            AuditName.WHOLE_TRAINING,
+            Outcome.UNTESTED,
+            "canaries are feature rows, one per node, in a graph that stays as it is",
+        )
     owned = torch.unique(torch.cat(graph.clients))
     chosen = torch.randperm(len(owned), generator=derive(seed, "audits", "whole training", "nodes"))[:CANARIES]
     owned = owned[chosen]
@@ -69,9 +72,13 @@ def whole_training_audit(
     found = [_run(protocol, graph, defense, accounted, owned, seed, run, device) for run in range(runs)]
     scores, there = (torch.cat(parts) for parts in zip(*found, strict=True))
     if not bool(torch.isfinite(scores).all()) or len(scores) < 20:
-        return Audit(NAME, Outcome.UNTESTED, "training on canaries gives values that are not finite, or too few")
+        return Audit(
+            AuditName.WHOLE_TRAINING,
+            Outcome.UNTESTED,
+            "training on canaries gives values that are not finite, or too few",
+        )
     if not bool(scores.any()):
-        return Audit(NAME, Outcome.UNTESTED, "nothing is sent that has an axis of features")
+        return Audit(AuditName.WHOLE_TRAINING, Outcome.UNTESTED, "nothing is sent that has an axis of features")
     p_values = []
     for delta in (accounted.delta, *DELTAS):
         try:
@@ -90,7 +97,9 @@ def whole_training_audit(
         f"one-run audit of {runs} whole trainings, {len(scores)} canaries: {right} of {ups + downs} guesses right;"
         f" all right would refute a pure epsilon of {reach:.3g}"
     )
-    return Audit(NAME, Outcome.REFUTED if p <= REFUTED_AT else Outcome.PASSED, detail, p, None, reach)
+    return Audit(
+        AuditName.WHOLE_TRAINING, Outcome.REFUTED if p <= REFUTED_AT else Outcome.PASSED, detail, p, None, reach
+    )
 
 
 def _run(

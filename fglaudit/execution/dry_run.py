@@ -18,6 +18,7 @@ from fglaudit.execution.display import cell_label
 from fglaudit.execution.engines.engine import available_cores
 from fglaudit.execution.forecast.forecast import Forecast, without
 from fglaudit.execution.forecast.settings import forecasts
+from fglaudit.execution.message_budget import told
 from fglaudit.execution.preflight import LARGE, DataCheck, check_data
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
@@ -100,6 +101,7 @@ def _opened(suite: Suite, found: DataCheck, places: dict[int, str]) -> Iterator[
             yield from (_fails(f"{where}, {why}") for why in _unfit(split, suite.protocols))
             sizes = [len(nodes) for nodes in split.clients]
             yield Line(f"  {arguments(partition)}: {counted(len(sizes), 'client')} of {_from_to(sizes)}")
+            yield from (Line(f"  note: {text}") for text in told(split, suite.protocols))
             first = (number * len(suite.partitions) + i) * together
             for place in range(first, first + together, seeds):
                 if why := _unserved(cells[place], split):

@@ -8,7 +8,6 @@ from enum import IntEnum
 
 from fglaudit.errors import counted, printable
 from fglaudit.finding import CellRecord, Finding, Status
-from fglaudit.guarantees import Word
 
 
 class ExitCode(IntEnum):
@@ -47,13 +46,9 @@ def refuted(records: Sequence[CellRecord]) -> list[str]:
     """Return one line per refuted guarantee: protocol, defense and why; equal ones once."""
     lines: dict[str, None] = {}
     for record in records:
-        for row in record.findings:
-            by_verdict = record.verdict is not None and record.verdict.word is Word.REFUTED
-            if not by_verdict and row.guarantee != Word.REFUTED:
-                continue
-            reason = record.verdict.reason if record.verdict is not None else ""
-            lines[f"the guarantee of {_setting(row)} is refuted{f': {reason}' if reason else ''}"] = None
-            break
+        if (why := record.refuted) is not None:
+            name = _setting(record.findings[0])
+            lines[f"the guarantee of {name} is refuted{f': {why}' if why else ''}"] = None
     return list(lines)
 
 

@@ -14,6 +14,11 @@ LARGE = ("ogbn-arxiv", "ogbn-products")
 cells."""
 
 
+def not_opened(suite: Suite) -> set[DatasetSpec]:
+    """Return the data sets of ``suite`` that are too large to be loaded before its cells are."""
+    return {spec for spec in suite.datasets if spec.name in LARGE}
+
+
 class UnfitPartitionError(FglauditError):
     """A partition of the suite does not fit its data: the suite is to be changed."""
 

@@ -28,7 +28,7 @@ from fglaudit.execution.weakened import row_of, through_planted_rows
 from fglaudit.files.own import check_writable, make_folder, write_atomic, write_new
 from fglaudit.finding import CellRecord, Status
 from fglaudit.interfaces import Attack
-from fglaudit.observers import ObserverSpec
+from fglaudit.observers import ObserverSpec, expand
 from fglaudit.plugins.modules import load_files
 from fglaudit.recording import Recording, protocol_of
 from fglaudit.scoring.output import Output
@@ -133,8 +133,10 @@ def attack_saved(
         load_files({path: digest for path, digest in made_with.items() if Path(path).is_file()})
     records, before = [], {record.cell: record for record in made}
     for path in source.recordings:
-        announce(f"attacking {path}")
         recording = Recording.load(path, trust_plugins=trust_plugins)
+        for spec in observers:
+            expand(spec, recording.public.num_clients)  # who is not there is refused before anything is announced
+        announce(f"attacking {path}")
         record, results = _attacked(recording, source, path, before.get(path.name), observers, attacks, device)
         store_record(folder, record)
         for file, tensors in results.items():

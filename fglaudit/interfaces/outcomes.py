@@ -31,6 +31,8 @@ class Trained:
             in), by name. They go to the scorer alone, never into a view.
         series: one figure per round [rounds] by name, finite, which stands in the record beside the accuracies, such as
             ``training_loss`` and ``validation_loss``.
+        matrices: a matrix per round [rounds, K, K] by name, of what clients are to one another. Not in the record, as
+            it would grow with the square of the clients.
         right: which test places the models of ``round`` classify correctly [T], in order of clients, then of a client's
             nodes (ascending), then of samples; None where the protocol does not say. What two settings get right is
             compared node by node.
@@ -44,6 +46,7 @@ class Trained:
     notes: tuple[str, ...] = ()
     truth: Mapping[str, Tensor] = field(default_factory=dict)
     series: Mapping[str, Tensor] = field(default_factory=dict)
+    matrices: Mapping[str, Tensor] = field(default_factory=dict)
     right: Tensor | None = None
 
     @staticmethod

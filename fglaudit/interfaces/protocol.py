@@ -46,6 +46,11 @@ class FederatedProtocol(CheckedFields, ABC):
         Asked before anything is computed: it counts nodes and degrees, no more."""
         return
 
+    def large_messages(self, graph: FederatedGraph) -> str:
+        """Return that a training sends very many bytes before its first round, and how to send fewer; "", the default:
+        it does not. Asked before anything is trained, whoever keeps the messages: it counts, no more."""
+        return ""
+
     @abstractmethod
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
         """Train from scratch; everything that crosses between parties goes through ``channel``."""

@@ -23,11 +23,18 @@ NEGATIVE_SLOPE = 0.2
 """Of LeakyReLU, as in the original GAT."""
 
 QUADRATURE_POINTS = 2**14
+LEAST_SMOOTH = -0.28
+"""Where :func:`smooth_function` is still positive."""
 
 
 def attention_function(x: Tensor) -> Tensor:
     """Return ``exp(LeakyReLU(x))``, elementwise."""
     return functional.leaky_relu(x, NEGATIVE_SLOPE).exp()
+
+
+def smooth_function(x: Tensor) -> Tensor:
+    """Return ``0.2 x + 0.8 log(1 + exp(4 x)) / 4``, elementwise: a LeakyReLU without the kink, and no exponential."""
+    return NEGATIVE_SLOPE * x + (1 - NEGATIVE_SLOPE) / 4 * functional.softplus(4 * x)
 
 
 @dataclass(frozen=True)
@@ -37,10 +44,12 @@ class Series:
     Attributes:
         coefficients: of T_0 ... T_p.
         domain: R; the series is valid for arguments in [-R, R].
+        least: of the function there.
     """
 
     coefficients: tuple[float, ...]
     domain: float
+    least: float
 
     @staticmethod
     def of(function: Callable[[Tensor], Tensor], degree: int, domain: float) -> Series:
@@ -62,7 +71,8 @@ class Series:
         orders = torch.arange(degree + 1, dtype=torch.float64).unsqueeze(1)
         coefficients = (orders * angles).cos() @ values * (2 / QUADRATURE_POINTS)
         coefficients[0] /= 2
-        return Series(tuple(coefficients.tolist()), domain)
+        ends = function(torch.tensor([-domain, domain], dtype=torch.float64))
+        return Series(tuple(coefficients.tolist()), domain, float(torch.cat([values, ends]).min().item()))
 
     @property
     def at_zero(self) -> float:
@@ -100,6 +110,8 @@ class Series:
 
 
 @cache
-def attention_series(degree: int, domain: float) -> Series:
-    """Return the series of ``exp(LeakyReLU(x))``."""
+def attention_series(degree: int, domain: float, smooth_over: int = 0) -> Series:
+    """Return the series of ``exp(LeakyReLU(x))``, or of ``smooth_function(x / smooth_over)`` where that is not 0."""
+    if smooth_over:
+        return Series.of(lambda x: smooth_function(x / smooth_over), degree, domain)
     return Series.of(attention_function, degree, domain)

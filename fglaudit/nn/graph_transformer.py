@@ -218,12 +218,16 @@ def hybrid_layer(
 
 @dataclass(frozen=True)
 class GraphTransformer:
-    """The architecture, usable with sampled neighbours; ``feed_forward`` is the width inside the FFN."""
+    """The architecture, usable with sampled neighbours; ``feed_forward`` is the width inside the FFN.
+
+    Without ``global_attention`` nodes attend to their neighbours alone; all weights are used all the same.
+    """
 
     layers: int
     hidden: int
     heads: int
     feed_forward: int
+    global_attention: bool = True
 
     def __post_init__(self) -> None:
         require_least(self, layers=1, hidden=1, heads=1, feed_forward=1)
@@ -268,6 +272,8 @@ class GraphTransformer:
             global_nodes: [K, g, d].
         """
         rows = dropout(inputs)
+        if not self.global_attention:
+            global_nodes = global_nodes[:, :0]
         for index, where in enumerate(neighborhoods):
             rows, global_nodes = hybrid_layer(weights, index, self.heads, rows, where, global_nodes, dropout)
         return linear(weights, "classes", layer_norm(weights, "norm", rows))

@@ -54,7 +54,10 @@ class Surrounded:
 
 @dataclass(frozen=True)
 class TwoAttentionTransformer:
-    """The architecture; ``tokens`` per model, ``powers`` of the propagation matrix among the proximities."""
+    """The architecture; ``tokens`` per model, ``powers`` of the propagation matrix among the proximities.
+
+    Without ``global_attention`` the second attention and its weights are missing, ``g = x'``.
+    """
 
     layers: int
     hidden: int
@@ -62,6 +65,7 @@ class TwoAttentionTransformer:
     feed_forward: int
     tokens: int
     powers: int
+    global_attention: bool = True
 
     def __post_init__(self) -> None:
         require_least(self, tokens=0, powers=1)
@@ -74,9 +78,10 @@ class TwoAttentionTransformer:
         for index in range(self.layers):
             name = f"layers.{index}"
             shapes |= {f"{name}.proximity.weight": (self.powers, self.heads), f"{name}.proximity.bias": (self.heads,)}
-            shapes |= {f"{name}.global_query.weight": (d, d), f"{name}.global_query.bias": (d,)}
-            shapes |= {f"{name}.global_key_value.weight": (d, 2 * d), f"{name}.global_key_value.bias": (2 * d,)}
-            shapes |= {f"{name}.global_output.weight": (d, d), f"{name}.global_output.bias": (d,)}
+            if self.global_attention:
+                shapes |= {f"{name}.global_query.weight": (d, d), f"{name}.global_query.bias": (d,)}
+                shapes |= {f"{name}.global_key_value.weight": (d, 2 * d), f"{name}.global_key_value.bias": (2 * d,)}
+                shapes |= {f"{name}.global_output.weight": (d, d), f"{name}.global_output.bias": (d,)}
             shapes |= {f"{name}.norm_feed_forward.scale": (2 * d,), f"{name}.norm_feed_forward.shift": (2 * d,)}
             shapes |= {f"{name}.expand.weight": (2 * d, self.feed_forward)}
         return shapes | {"tokens.rows": (self.tokens, d), "tokens.proximity": (self.tokens, self.powers)}
@@ -154,7 +159,9 @@ class TwoAttentionTransformer:
                 residual = here["rows"].flatten(1, 2)
             local = dropout(linear(weights, f"{name}.output", attended))
             beside = residual + local
-            far = beside + dropout(self._global(weights, name, local, global_nodes, dropout))
+            far = beside
+            if self.global_attention:
+                far = beside + dropout(self._global(weights, name, local, global_nodes, dropout))
             both = layer_norm(weights, f"{name}.norm_feed_forward", torch.cat([beside, far], 2))
             inner = functional.gelu(linear(weights, f"{name}.expand", both))
             rows = beside + dropout(linear(weights, f"{name}.contract", inner))

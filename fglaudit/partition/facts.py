@@ -83,6 +83,21 @@ def _held_by_a_client(graph: FederatedGraph, edges: Tensor) -> Tensor:
 
 def label_heterogeneity(graph: FederatedGraph) -> float:
     """Return the mean cosine distance of label distributions over pairs of clients; unlabelled nodes are ignored."""
+    unit = _label_directions(graph)
+    pairs = graph.num_clients * (graph.num_clients - 1)
+    # The sum of all cosines is the squared norm of the summed unit vectors: no K x K matrix for one client per node.
+    total = unit.sum(0).square().sum() - unit.square().sum()
+    return float(1 - total / pairs) if pairs else 0.0
+
+
+def label_similarity(graph: FederatedGraph) -> Tensor:
+    """Return the cosine of the label distributions of every pair of clients [K, K]; unlabelled nodes are ignored."""
+    unit = _label_directions(graph)
+    return unit @ unit.T
+
+
+def _label_directions(graph: FederatedGraph) -> Tensor:
+    """Return every client's counts of labels divided by their norm [K, C], zero for a client without labels."""
     sizes = torch.tensor([len(nodes) for nodes in graph.clients])
     client = torch.repeat_interleave(torch.arange(graph.num_clients), sizes)
     label = graph.y[torch.cat(graph.clients)]
@@ -91,8 +106,5 @@ def label_heterogeneity(graph: FederatedGraph) -> float:
     client, label = client[label >= 0], label[label >= 0]
     codes = torch.bincount(client * graph.num_classes + label, minlength=graph.num_clients * graph.num_classes)
     counts = codes.view(graph.num_clients, graph.num_classes).double()
-    unit = counts / counts.norm(dim=1, keepdim=True).clamp(min=1e-12)
-    pairs = graph.num_clients * (graph.num_clients - 1)
-    # The sum of all cosines is the squared norm of the summed unit vectors: no K x K matrix for one client per node.
-    total = unit.sum(0).square().sum() - unit.square().sum()
-    return float(1 - total / pairs) if pairs else 0.0
+    unit: Tensor = counts / counts.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    return unit

@@ -17,10 +17,9 @@ from fglaudit.context import Context
 from fglaudit.empirical.adjacency import Statements, promise_of
 from fglaudit.empirical.fields.states import after_unstated
 from fglaudit.empirical.judge import judge
-from fglaudit.empirical.verdict_word import TRADE_OFF
 from fglaudit.federated.collapse import balanced_accuracy, collapsed
 from fglaudit.graph import FederatedGraph
-from fglaudit.guarantees import Audit, FieldState, Outcome, Verdict, Word
+from fglaudit.guarantees import Audit, AuditName, FieldState, Outcome, Verdict
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained
 from fglaudit.parties.base import ActiveChannel, Behaviour, Conduct
 from fglaudit.plugins.audit_events import watched
@@ -194,6 +193,7 @@ def _recording(what: _Trainee, run: _Run, judged: _Judgement, transcript: Transc
         partition={},
         notes=(
             *trained.notes,
+            *filter(None, [protocol.large_messages(graph)]),
             *collapsed(protocol, trained, graph, type(defense).name),
             *run.conduct.remarks(trained),
         ),
@@ -286,18 +286,13 @@ def _of_plain_code(verdict: Verdict, seen: list[str]) -> Verdict:
     if not seen:
         return verdict
     why = f"a plugin {'; a plugin '.join(seen[:3])}, so what it does when nobody looks is not known"
-    audits = (*verdict.audits, Audit("code", Outcome.UNTESTED, why))
-    if verdict.word is Word.VERIFIED:
-        return dataclasses.replace(verdict, word=Word.CLAIMED, reason=why, audits=audits)
-    return dataclasses.replace(verdict, audits=audits)
+    return verdict.unverified(why, Audit(AuditName.CODE, Outcome.UNTESTED, why))
 
 
 def _among_dishonest(verdict: Verdict, guarantee: Guarantee, behaviour: str) -> Verdict:
     """Return the verdict where a party breaks the rules: what rests on keys was audited among parties that do not."""
-    if verdict.word is not Word.VERIFIED or not guarantee.key_custody:
-        return verdict
     why = f"it was audited among parties that follow the protocol; here one does not: {behaviour}"
-    return dataclasses.replace(verdict, word=Word.CLAIMED, reason=why)
+    return verdict.unverified(why) if guarantee.key_custody else verdict
 
 
 def _out_of_reach(verdict: Verdict) -> tuple[str, ...]:
@@ -306,7 +301,9 @@ def _out_of_reach(verdict: Verdict) -> tuple[str, ...]:
     if accounted is None:
         return ()
     if measured is None:
-        why = next((audit.detail for audit in verdict.audits if audit.name == TRADE_OFF), "nothing could be replayed")
+        why = next(
+            (audit.detail for audit in verdict.audits if audit.name is AuditName.TRADE_OFF), "nothing could be replayed"
+        )
         return (f"the accounted epsilon was not tested: {why}",)
     if measured.ceiling >= accounted:
         return ()

@@ -14,10 +14,14 @@ from fglaudit.reproduce.papers import (
     fedgat,
     fedgcn,
     fedgt,
+    fedgt_budget,
     fedgt_costs,
+    fedgt_rows,
+    fedgt_similarity,
     gfl_appnp,
     message_sizes,
     nfedgnn,
+    openfgl,
     unprinted,
 )
 from fglaudit.reproduce.published import TITLES, Published, all_published
@@ -41,11 +45,17 @@ class Paper(Protocol):
 
 _PAPERS: dict[str, Paper] = {
     "fedgcn": fedgcn, "fedgat": fedgat, "fedgt": fedgt, "nfedgnn": nfedgnn, "gfl-appnp": gfl_appnp,
+    "openfgl": openfgl,
 }  # fmt: skip
 _QUICK = ("cora", "subcora", "csbm-dnc", "csbm-sc")
 _ONE_SEED = (
-    *data_tables.COUNTS, "label-rate", *drawn.BYTES, *message_sizes.METRICS, *fedgt_costs.METRICS,
-)  # fmt: skip
+    *data_tables.COUNTS,
+    "label-rate",
+    *drawn.BYTES,
+    *message_sizes.METRICS,
+    *fedgt_costs.METRICS,
+    *fedgt_rows.BUDGETS,
+)
 """What does not depend on a seed, or hardly."""
 NO_TRAINING = "no training method"
 
@@ -58,7 +68,7 @@ def paper(row: Published) -> Paper:
 def protocol_of(row: Published) -> FederatedProtocol | str:
     """Return what trains the row's method, or why nothing does: counts, sizes and schemes of encryption train
     nothing."""
-    if not row.method or row.metric in message_sizes.METRICS:
+    if not row.method or row.metric in message_sizes.METRICS or row.method == fedgt_rows.LABELS:
         return NO_TRAINING
     return paper(row).protocol(row)
 
@@ -127,6 +137,10 @@ def measure(row: Published, seed: int, root: str | None, device: torch.device = 
             return message_sizes.figure(row)
         if row.metric in fedgt_costs.METRICS:
             return fedgt_costs.figure(row, seed, root)
+        if row.metric in fedgt_rows.BUDGETS:
+            return fedgt_budget.figure(row, root)
+        if row.metric in fedgt_similarity.METRICS:
+            return fedgt_similarity.figure(row, seed, root, device)
         return paper(row).figure(row, seed, root, device)
     except FglauditError as error:
         return str(error)

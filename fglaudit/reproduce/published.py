@@ -47,7 +47,13 @@ TITLES = {
     "fedgt-table10": "FedGT, Table 10: seconds of preprocessing",
     "fedgt-table11": "FedGT, Table 11: accuracy, unbalanced clients",
     "fedgt-table12": "FedGT, Table 12: ways to compare clients",
-    "fedgt-figure3": "FedGT, Figure 3: layers, global nodes, sampled nodes and tau, Cora",
+    "fedgt-figure2": "FedGT, Figure 2: similarity of 20 overlapping clients in round 30, Cora",
+    "fedgt-figure3": "FedGT, Figure 3: layers, global nodes, sampled nodes, tau and noise, Cora",
+    "fedgt-figure5": "FedGT, Figure 5: accuracy by round, subgraphs without common nodes",
+    "fedgt-figure6": "FedGT, Figure 6: accuracy by round, overlapping subgraphs",
+    "fedgt-figure7": "FedGT, Figure 7: ways to sample nodes",
+    "fedgt-figure8": "FedGT, Figure 8: epsilon of the noise",
+    "fedgt-figure9": "FedGT, Figure 9(b): without global attention or personalized aggregation",
     "fedgt-tau": "FedGT with and without its noise, tau from 1 to 100",
     "nfedgnn-table1": "nFedGNN, Table 1: uploads in 200 rounds",
     "nfedgnn-table2": "nFedGNN, Table 2: data sets",
@@ -61,6 +67,7 @@ TITLES = {
     "gfl-appnp-table2": "GFL-APPNP, Table 2: accuracy for its three tasks and variants",
     "gfl-appnp-figure2": "GFL-APPNP, Figure 2(a): accuracy against the connectivity of the graph",
     "gfl-appnp-figure3": "GFL-APPNP, Figure 3: training and validation loss by update",
+    "openfgl-cora": "OpenFGL, no paper of the five: FED-PUB and FedSage+ on Cora, 10 Louvain clients",
 }
 """By name, all that can be reproduced; of figures the papers print no numbers (:mod:`.papers.unprinted`)."""
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import statistics
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import torch
 from fglaudit.execution.folder.lock import folder_lock
 from fglaudit.execution.folder.run_folder import run_folder
 from fglaudit.files.own import make_folder
+from fglaudit.reproduce import matrices
 from fglaudit.reproduce.measurements import Table
 from fglaudit.reproduce.measuring import measure, seeds_of, table_rows
 from fglaudit.reproduce.published import Published
@@ -86,7 +89,10 @@ def reproduce(
     stored = Table(folder / "measurements.csv", KEY, VALUES)
     planned = {row: seeds_of(row, quick=quick)[:seeds] for row in rows}
     reasons: dict[Published, str] = {}
-    with folder_lock(folder, 0):  # two processes would store a seed twice, and it would count as two runs
+    with (
+        _told_by(announce),
+        folder_lock(folder, 0),
+    ):  # two processes would store a seed twice, and it would count as two runs
         for row, seed in _in_turn(planned):
             if row in reasons or stored.has({**row.key, "seed": seed}):
                 continue
@@ -96,8 +102,19 @@ def reproduce(
                     announce(f"left out: {found}")
                 reasons[row] = found  # not stored: with other data or another version there may be a figure
             else:
+                if found.matrix is not None:  # before the figure: a row that is stored is not measured again
+                    matrices.store(folder, row, seed, found.matrix)
                 _store(row, seed, found, stored, announce)
     return compared(rows, stored, reasons)
+
+
+@contextmanager
+def _told_by(announce: Callable[[str], None]) -> Iterator[None]:
+    """Have warnings announced the moment they are given, each once, instead of printed with their place in the code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = lambda message, *place: announce(f"warning: {message}")
+        yield
 
 
 def _in_turn(planned: Mapping[Published, Sequence[int]]) -> Iterator[tuple[Published, int]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from fglaudit.datasets import DatasetSpec
 from fglaudit.defenses.none import NoDefense
@@ -48,6 +50,7 @@ class Measured:
         gigabytes_up, gigabytes_down: sent by all clients, and to all clients.
         device: the kind that trained: "cpu" or "cuda".
         sent: bytes by payload; a message between two clients counts once.
+        matrix: of pairs of clients [K, K] that the figure was computed from; None where there is none.
     """
 
     value: float
@@ -56,6 +59,7 @@ class Measured:
     gigabytes_down: float = 0.0
     device: str = CPU.type
     sent: Mapping[type[Payload], int] = field(default_factory=dict)
+    matrix: Tensor | None = field(default=None, compare=False)
 
     @property
     def megabytes(self) -> float:
@@ -88,8 +92,10 @@ def trained(
 def trained_on(
     graph: FederatedGraph, protocol: FederatedProtocol, defense: Defense, seed: int, device: torch.device = CPU
 ) -> tuple[Trained, Measured]:
-    """Train once on ``graph``, as :func:`trained` does."""
+    """Train once on ``graph``, as :func:`trained` does; that it sends very many bytes is a warning before it does."""
     protocol.check(graph)
+    if large := protocol.large_messages(graph):
+        warnings.warn(large, stacklevel=2)
     channel = channel_of(graph, protocol, defense, seed)
     start = time.process_time()
     outcome = protocol.train(graph, channel, rng=derive(seed, "train"), device=device)

@@ -13,23 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fglaudit.scoring.clusters import TAIL, Interval
-
-
-def leaking(intervals: Sequence[Callable[[float], Interval]], *, above: float = 0.0) -> list[bool]:
-    """Return which of the attacks on one observer and quantity leak; any harmless one does with probability ``TAIL``.
-
-    Args:
-        intervals: per attack its interval as a function of the probability of a tail; an attack that has only a range
-            counts as one that was tried and is never called a leak.
-        above: the advantage that a leak must exceed.
-    """
-    tests = [lambda at, interval=interval: _exceeds(interval(at), above) for interval in intervals]
-    return step_down(tests)
+from fglaudit.scoring.clusters import TAIL
 
 
 def step_down(tests: Sequence[Callable[[float], bool]]) -> list[bool]:
-    """Return which hypotheses Holm's rule rejects, each given by whether it is rejected at a level."""
+    """Return which hypotheses Holm's rule rejects, each given by whether it is rejected at a level: of harmless attacks
+    any one with probability ``TAIL``. What can never be rejected counts as one that was tried."""
     undecided, found = set(range(len(tests))), set[int]()
     while undecided:
         new = {index for index in undecided if tests[index](TAIL / len(undecided))}
@@ -38,7 +27,3 @@ def step_down(tests: Sequence[Callable[[float], bool]]) -> list[bool]:
         found |= new
         undecided -= new
     return [index in found for index in range(len(tests))]
-
-
-def _exceeds(interval: Interval, above: float) -> bool:
-    return interval.shown and interval.low is not None and interval.low > above

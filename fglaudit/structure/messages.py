@@ -59,10 +59,12 @@ class Sums(Statement):
 
 @dataclass(frozen=True)
 class Attention(Statement):
-    """First layer of graph attention whose coefficients follow from a Chebyshev series of ``exp(LeakyReLU(x))``.
+    """First layer of graph attention whose coefficients follow from a Chebyshev series
+    (:func:`fglaudit.nn.chebyshev.attention_series`).
 
     Attributes:
         degree, domain: of the series, on [-domain, domain].
+        smooth_over: 0: it is that of ``exp(LeakyReLU(x))``; else of a smooth function of x divided by this.
         rows: "unit-ball": feature rows are scaled to norm at most 1 before anything is computed from them; "as-held":
             they are not scaled; "smoothed": they are propagated over the graph before, so that a row is a sum of many.
     """
@@ -73,6 +75,7 @@ class Attention(Statement):
     degree: int
     domain: float
     rows: str = "unit-ball"
+    smooth_over: int = 0
 
     def __post_init__(self) -> None:
         require_known(self, rows=("unit-ball", "as-held", "smoothed"))

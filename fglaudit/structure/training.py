@@ -64,6 +64,7 @@ class Transformer(Statement):
     Attributes:
         separate_global: it is :class:`fglaudit.nn.two_attention_transformer.TwoAttentionTransformer` instead, with
             ``tokens`` and ``powers``.
+        global_attention: nodes attend to global nodes.
     """
 
     payloads: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate,)
@@ -76,6 +77,7 @@ class Transformer(Statement):
     separate_global: bool = False
     tokens: int = 0
     powers: int = 0
+    global_attention: bool = True
 
 
 @dataclass(frozen=True)

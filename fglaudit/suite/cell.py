@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fglaudit import __version__, registry
 from fglaudit.datasets import DatasetSpec
@@ -19,6 +19,8 @@ from fglaudit.parties.base import Behaviour
 from fglaudit.partition import PartitionSpec
 from fglaudit.registry import is_stand_in
 
+Record = Literal["needed", "all"]
+"""Which messages a run keeps: those that its attacks read, until they have; or all, for good."""
 UNKNOWN_HASH = "not yet known   "
 DIGITS = 12
 """Of a SHA-256, in tables and names."""
@@ -160,15 +162,19 @@ class Cell:
     dataset: DatasetSpec
     partition: PartitionSpec
     protocol: FederatedProtocol
-    server: str
     defense: Defense
     seed: int
     observers: tuple[ObserverSpec, ...]
     attacks: tuple[Attack, ...]
-    record: str = "needed"  # needed | all
+    record: Record = "needed"
     empirical: bool = True  # replay defended releases to bound epsilon from below
-    behaviour: Behaviour | None = None  # of the party that breaks the rules, which ``server`` names; None: nobody
+    behaviour: Behaviour | None = None  # of the party that breaks the rules; None: nobody does
     secret: bool = False  # training and noise are drawn with a key that nobody is told
+
+    @property
+    def server(self) -> str:
+        """The column ``server``: see :func:`server_label`."""
+        return server_label(self.behaviour)
 
     def description(self) -> dict[str, Any]:
         """Return the cell as plain JSON."""

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from fglaudit.errors import FglauditError, shown, unknown
 from fglaudit.files import plain_words
 from fglaudit.observers import ObserverSpec
+from fglaudit.suite.cell import Record
 
 EXAMPLES = {
     "name": "name: my-suite",
@@ -59,7 +60,7 @@ class SuiteFile(BaseModel):
     defenses: list[str | dict[str, Any]] = Field(default=["none"], min_length=1)
     observers: list[ObserverEntry] = Field(min_length=1)
     attacks: Literal["all"] | Annotated[list[str | dict[str, Any]], Field(min_length=1)] = "all"
-    record: Literal["needed", "all"] = "needed"
+    record: Record = "needed"
     empirical: bool = True
     seeds: list[int] = Field(default=[0], min_length=1)
     plugins: dict[str, str] = Field(default={})

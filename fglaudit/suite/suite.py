@@ -29,7 +29,7 @@ from fglaudit.parties import HONEST
 from fglaudit.parties.base import Behaviour
 from fglaudit.parties.named import behaviour
 from fglaudit.partition import PartitionSpec
-from fglaudit.suite.cell import Cell, describe, server_label, stacked
+from fglaudit.suite.cell import Cell, Record, describe, server_label, stacked
 from fglaudit.suite.checks import check_attacks, check_observers, check_partition_fits, check_seeds, check_servers
 from fglaudit.suite.entries import NamedPlugins, distinct, located_dataset
 from fglaudit.suite.plugin_files import Trust, check_plugin_files
@@ -48,7 +48,7 @@ class Suite:
     defenses: tuple[Defense, ...]
     observers: tuple[ObserverSpec, ...]
     attacks: tuple[Attack, ...]
-    record: str
+    record: Record
     empirical: bool
     seeds: tuple[int, ...]
     all_attacks: bool = False
@@ -63,7 +63,6 @@ class Suite:
                 dataset=dataset,
                 partition=partition,
                 protocol=protocol,
-                server=server_label(behaviour),
                 defense=defense,
                 seed=seed,
                 observers=self.observers,

@@ -14,6 +14,8 @@ from fglaudit.guarantees import Word
 from fglaudit.interfaces import Defense, FederatedProtocol
 from fglaudit.rng import derive
 
+REFUTED = "the guarantee is refuted"
+
 
 class RefutedError(AssertionError):
     """The audits of a run refute what the defense promises."""
@@ -58,7 +60,7 @@ def check_defense(
         )
     verdict = run.recording.verdict
     if verdict.word is Word.REFUTED:
-        raise RefutedError(f"the guarantee is refuted: {verdict.reason}")
+        raise RefutedError(f"{REFUTED}: {verdict.reason}")
     if guarantee.epsilon_accounted is not None:
         assert guarantee.unit and guarantee.adjacency and guarantee.releases, (
             "epsilon names unit, adjacency and releases (rule 9)"

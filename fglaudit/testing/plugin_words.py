@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fglaudit.auditing import Report
-from fglaudit.conformance.of_runs import NAME
 from fglaudit.errors import counted
 from fglaudit.execution.exit_code import ExitCode
 from fglaudit.finding import CellRecord, Finding, Status
-from fglaudit.guarantees import Outcome, Word
+from fglaudit.guarantees import AuditName, Outcome, Word
 from fglaudit.reports.answers import Answer, AnswerWord, answers
 from fglaudit.reports.leaks import FEATURES
 from fglaudit.reports.numbers import THIN, decimal, interval, percent
@@ -19,6 +18,7 @@ from fglaudit.reports.records import Run
 from fglaudit.reports.summary import summarize
 from fglaudit.reports.wording.names import METRIC_NAMES, reading
 from fglaudit.reports.wording.observers import observer_label
+from fglaudit.testing.defenses import REFUTED
 
 
 class Aside(NamedTuple):
@@ -62,9 +62,6 @@ def brief(lines: Sequence[Line]) -> list[str]:
     if asides:
         said.append(f"--verbose has the figures of {counted(len(asides), 'answer')} about other things than features")
     return [verdict.text, *(line.text for line in found), *said, verdict.text]
-
-
-REFUTED = "the guarantee is refuted"
 
 
 def of_attack(row: Finding) -> Line:
@@ -160,17 +157,8 @@ def guarantee_lines(records: Sequence[CellRecord]) -> Iterator[Line]:
     """Say what became of the guarantee: by the verdict of the records, else by the epsilon that replays showed."""
     first = records[0].findings[0]
     verdicts = [record.verdict for record in records if record.verdict is not None]
-    for verdict in verdicts:
-        if verdict.word is Word.REFUTED:
-            yield Line(f"{REFUTED}: {verdict.reason}", ExitCode.REFUTED)
-            return
-    if any(setting.contradicted for setting in summarize(Run("check", tuple(records), planned=True))):
-        shown_epsilon = max(row.epsilon_empirical or 0.0 for one in records for row in one.findings)
-        yield Line(
-            f"{REFUTED}: replays show an epsilon of at least {shown_epsilon:.3g}, above the"
-            f" {first.epsilon_accounted:.3g} that is stated",
-            ExitCode.REFUTED,
-        )
+    if against := [why for record in records if (why := record.refuted) is not None]:
+        yield Line(f"{REFUTED}{f': {against[0]}' if against[0] else ''}", ExitCode.REFUTED)
         return
     if verdicts:
         said = verdicts[0]
@@ -187,7 +175,9 @@ def guarantee_lines(records: Sequence[CellRecord]) -> Iterator[Line]:
 def unchecked(records: Sequence[CellRecord]) -> tuple[str, ...]:
     """Return why nothing that ``records`` say of their protocol can be believed, each reason once."""
     audits = [audit for record in records if record.verdict is not None for audit in record.verdict.audits]
-    return tuple(dict.fromkeys(a.detail for a in audits if a.name == NAME and a.outcome is not Outcome.PASSED))
+    return tuple(
+        dict.fromkeys(a.detail for a in audits if a.name is AuditName.PROTOCOL and a.outcome is not Outcome.PASSED)
+    )
 
 
 def failures(records: Sequence[CellRecord]) -> Iterator[Line]:

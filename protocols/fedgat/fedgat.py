@@ -36,12 +36,19 @@ Choices where the paper's text is silent:
 * ``smoothing_hops`` is not the paper's: the server, which knows the edges, propagates the rows that arrived so many
   steps over the graph and brings them to length 1 before it masks them (:mod:`fglaudit.federated.smoothing`). On noisy
   rows that is post-processing, at no epsilon; nothing more is sent for it.
+* ``server_optimizer: adam`` is the authors' ``communication_grad``: the server steps on the mean of its clients'
+  gradients, exactly so with ``bounds: none``.
+* ``source: code`` has the first layer's weights of the authors' code (``FedGraph/fedgraph``, branch ``FedGAT``): no
+  exponential, ``0.2 x + 0.8 log(1 + exp(4 x)) / 4`` of the score divided by the number of features, so that they hardly
+  differ between neighbours. Their domain is 5; their attention vectors act on the features, here on the first layer's
+  outputs, as in the text.
 * ``dropout`` acts between layers. ``feature_dropout`` drops the same features of all nodes: those of single neighbours,
   and their attention weights, are not available to a client.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -54,7 +61,7 @@ from fglaudit.context import Aggregate, Release, Uploads
 from fglaudit.errors import FglauditError, require_least
 from fglaudit.federated.fedavg import Weighting
 from fglaudit.federated.home_head import unit_rows
-from fglaudit.federated.needs import refuse_made, refuse_memory
+from fglaudit.federated.needs import refuse_made, refuse_memory, told_sent
 from fglaudit.federated.neighborhood import KeptEdges, foreign_nodes_within
 from fglaudit.federated.node_progress import Choice
 from fglaudit.federated.sending import to_server
@@ -62,7 +69,7 @@ from fglaudit.federated.smoothing import propagated, random_rows, remarks
 from fglaudit.federated.training import Optimizer
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, Trained
-from fglaudit.nn.chebyshev import Series, attention_series
+from fglaudit.nn.chebyshev import LEAST_SMOOTH, Series, attention_series
 from fglaudit.nn.gat import EdgeLayer, LayerWeights, initial_model, series_scores, unit_ball
 from fglaudit.payloads import (
     Embeddings,
@@ -79,6 +86,7 @@ from fglaudit.protocols.fedgat.masked_layer import MaskedLayer
 from fglaudit.protocols.fedgat.masked_messages import announce, deliver, merge_rows
 from fglaudit.protocols.fedgat.masked_sensitivity import dependent_fields, joint_gain
 from fglaudit.protocols.fedgat.masking import Masked, degree_batches, node_bytes
+from fglaudit.protocols.fedgat.server_adam import ServerOptimizer
 from fglaudit.rng import split
 from fglaudit.sealing import SealedTensor
 from fglaudit.structure import Attention, Structure
@@ -89,6 +97,7 @@ VARIANTS: dict[Variant, type[Masked]] = {"matrix": MaskedMatrices, "vector": Mas
 PathName = Literal["auto", "matrices", "moments"]
 Neighborhood = Literal["closed"]
 Remote = Literal["matrices", "embeddings"]
+Source = Literal["paper", "code"]
 SEALABLE = "use variant: matrix"
 
 
@@ -107,6 +116,8 @@ class FedGAT(GatProtocol):
         proximal, keep_optimizer, bounds, feature_dropout, choice: see
             :class:`fglaudit.protocols.fedgat.gat_training.GatSettings`.
         smoothing_hops: steps of propagation of the rows that arrived, at the server, before it masks them; 0: none.
+        source: "paper", or "code" for the weights of the authors' code, see above.
+        server_optimizer, server_learning_rate: see :class:`fglaudit.protocols.fedgat.gat_training.GatSettings`.
         path: how the first layer is computed: "matrices", "moments", or "auto": moments where rule 2 allows it.
     """
 
@@ -138,16 +149,31 @@ class FedGAT(GatProtocol):
     bounds: Bounds = "scores"
     choice: Choice = "last"
     smoothing_hops: int = 0
+    source: Source = "paper"
+    server_optimizer: ServerOptimizer = "none"
+    server_learning_rate: float = 0.01
     path: PathName = "auto"
 
     def __post_init__(self) -> None:
         require_least(self, smoothing_hops=0)
         self.shape()
-        self.series()
+        attention_series(self.degree, self.domain)
         super().__post_init__()
+        if self.server_optimizer == "adam" and (
+            self.optimizer != "sgd" or not 0 < self.server_learning_rate < math.inf
+        ):
+            raise FglauditError(
+                "with server_optimizer: adam clients take plain gradient steps and the server has a learning rate above"
+                f" 0; got optimizer {self.optimizer} and server_learning_rate {self.server_learning_rate:g}; use"
+                " optimizer: sgd and for example 0.01"
+            )
 
-    def series(self) -> Series:
-        return attention_series(self.degree, self.domain)
+    def smooth_over(self, graph: FederatedGraph) -> int:
+        """Return by what scores are divided under the smooth function; 0 where there is none."""
+        return graph.num_features if self.source == "code" else 0
+
+    def series(self, graph: FederatedGraph) -> Series:
+        return attention_series(self.degree, self.domain, self.smooth_over(graph))
 
     @property
     def masked(self) -> type[Masked]:
@@ -156,7 +182,8 @@ class FedGAT(GatProtocol):
 
     def structure(self, graph: FederatedGraph) -> Structure:
         rows = "smoothed" if self.smoothing_hops else "unit-ball"
-        return Structure((Attention(self.degree, self.domain, rows), *super().structure(graph).statements))
+        attention = Attention(self.degree, self.domain, rows, self.smooth_over(graph))
+        return Structure((attention, *super().structure(graph).statements))
 
     def releases(self, graph: FederatedGraph) -> tuple[Release, ...]:
         """The rows that clients send once, and the masked messages that the server makes of them, once; all the rest is
@@ -191,7 +218,8 @@ class FedGAT(GatProtocol):
         )
 
     def uploads(self, graph: FederatedGraph) -> Uploads:
-        return replace(self.averaging().uploads(graph), mean=self.bounds == "none")
+        plain = self.bounds == "none" and self.server_optimizer == "none"
+        return replace(self.averaging().uploads(graph), mean=plain)
 
     def aggregates(self, graph: FederatedGraph) -> Mapping[type[Payload], Aggregate]:
         """The models, which the server averages; matrix variant: the rows, combined with the server's coefficients.
@@ -201,7 +229,7 @@ class FedGAT(GatProtocol):
         1 no number in a message about b of them exceeds ``3/2 b``.
         """
         layout = self.shape().layout(graph.num_features, graph.num_classes)
-        found = self.averaging().aggregates(graph, layout)
+        found = self.averaging().aggregates(graph, layout) if self.server_optimizer == "none" else {}
         if self.masked is MaskedMatrices and not self.smoothing_hops:
             edges = KeptEdges.of([graph.client(k) for k in range(graph.num_clients)], graph.degrees())
             codes = self.messages(edges, graph.num_clients)
@@ -225,7 +253,8 @@ class FedGAT(GatProtocol):
         vectors = f"the server adds masks of its own to vectors that it makes of them; {SEALABLE}"
         if self.smoothing_hops:
             vectors = made = "the server smooths rows that it reads; use smoothing_hops: 0"
-        return {
+        models = {} if self.server_optimizer == "none" else {ModelUpdate: "the server steps on their mean with Adam"}
+        return models | {
             RawFeatures: vectors,
             MaskedVectors: f"{made}; {SEALABLE}",
             Embeddings: "clients send them to each other, and the receiver computes attention on them",
@@ -286,7 +315,7 @@ class FedGAT(GatProtocol):
         plan = Plan.of(clients, edges, self.layers, exchange=self.remote == "embeddings")
         layout = self.shape().layout(graph.num_features, graph.num_classes)
         initial = initial_model(layout, start).to(device, x.dtype)
-        series = self.series()
+        series = self.series(graph)
         codes = self.messages(edges, graph.num_clients)
         messages = degree_batches(
             edges, codes // graph.num_nodes, codes % graph.num_nodes, graph.num_features, self.masked
@@ -333,6 +362,12 @@ class FedGAT(GatProtocol):
             "attention over its edges",
             "use a smaller graph, or lower heads or hidden",
         )
+        if self.source == "code" and self.domain > -LEAST_SMOOTH * graph.num_features:
+            raise FglauditError(
+                f"fedgat with source: code weighs by a function that is positive above {LEAST_SMOOTH:g} times the"
+                f" number of features; {graph.name!r} has {graph.num_features}, and scores reach -{self.domain:g};"
+                f" use a domain of at most {-LEAST_SMOOTH * graph.num_features:.3g}, or source: paper"
+            )
         super().check(graph)
 
     def check_messages(self, graph: FederatedGraph, kept: Callable[[type[Payload]], bool]) -> None:
@@ -342,19 +377,37 @@ class FedGAT(GatProtocol):
 
     def refuse_messages(self, graph: FederatedGraph, channel: Channel) -> None:
         """Raise :class:`FglauditError` if masked messages must be made and are too large."""
-        if not self.from_messages(channel):
-            return
+        if self.from_messages(channel):
+            self._refuse(graph, self._sizes(graph))
+
+    def large_messages(self, graph: FederatedGraph) -> str:
+        what, sent = self.masked.__name__, sum(self._bytes(graph, self._sizes(graph)).values())
+        return told_sent(self.name, graph.name, sent, what, self._smaller())
+
+    def _sizes(self, graph: FederatedGraph) -> Tensor:
+        """Return the neighbourhood size of every masked message [n]; one that several clients get counts for each."""
         edges = KeptEdges.of([graph.client(k) for k in range(graph.num_clients)], graph.degrees())
-        self._refuse(graph, edges.start.diff()[self.messages(edges, graph.num_clients) % graph.num_nodes])
+        return edges.start.diff()[self.messages(edges, graph.num_clients) % graph.num_nodes]
+
+    def _bytes(self, graph: FederatedGraph, sizes: Tensor) -> dict[int, int]:
+        """Return the bytes of all masked messages about neighbourhoods of ``sizes`` [n], by size."""
+        each, count = torch.unique(sizes, return_counts=True)
+        pairs = zip(each.tolist(), count.tolist(), strict=True)
+        return {size: number * node_bytes(size, graph.num_features, self.masked) for size, number in pairs}
+
+    def _smaller(self) -> str:
+        """Return how to send less, as far as it is not set already."""
+        options = ["variant: vector"] if self.variant == "matrix" else []
+        options += ["remote: embeddings"] if self.remote == "matrices" else []
+        return f"use {', '.join([*options, 'a sparser graph or fewer clients'])}"
 
     def _refuse(self, graph: FederatedGraph, sizes: Tensor) -> None:
         """Raise :class:`FglauditError` if masked messages about neighbourhoods of ``sizes`` [n] are too large."""
-        each, count = torch.unique(sizes, return_counts=True)
-        wanted = [node_bytes(size, graph.num_features, self.masked) for size in each.tolist()]
-        made = sum(one * number for one, number in zip(wanted, count.tolist(), strict=True))
+        made = self._bytes(graph, sizes)
         what, fix = self.masked.__name__, "use variant: vector, a sparser graph, or attacks that do not read them"
-        refuse_made(self.name, graph.name, made, what, fix)
-        largest = 2 * max(wanted, default=0)  # the message, and a copy on its way
+        refuse_made(self.name, graph.name, sum(made.values()), what, fix)
+        widest = node_bytes(max(made, default=0), graph.num_features, self.masked)
+        largest = 2 * widest  # the message, and a copy on its way
         refuse_memory(self.name, graph.name, largest, f"the largest of its {what}", fix)
 
     def from_messages(self, channel: Channel) -> bool:

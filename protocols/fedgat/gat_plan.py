@@ -21,6 +21,7 @@ from fglaudit.nn.gcn import client_inputs
 from fglaudit.payloads import ModelUpdate
 from fglaudit.protocols.fedgat.gat_field import Clients, Exchange, Field
 from fglaudit.protocols.fedgat.gat_training import Bounds, FirstLayer, GatSettings, GatTraining, Part, Problem
+from fglaudit.protocols.fedgat.server_adam import ServerOptimizer
 from fglaudit.rng import split
 from fglaudit.structure import Models, Structure, Training
 
@@ -92,6 +93,8 @@ class GatProtocol(FederatedProtocol):
     keep_optimizer: bool = True
     bounds: Bounds
     choice: Choice
+    server_optimizer: ServerOptimizer = "none"
+    server_learning_rate: float = 0.01
 
     def __post_init__(self) -> None:
         self.shape()
@@ -107,8 +110,9 @@ class GatProtocol(FederatedProtocol):
 
     def settings(self) -> GatSettings:
         return GatSettings(
-            self.proximal, self.keep_optimizer, self.bounds, self.feature_dropout, self.choice, self.domain
-        )
+            self.proximal, self.keep_optimizer, self.bounds, self.feature_dropout, self.choice, self.domain,
+            self.server_optimizer, self.server_learning_rate,
+        )  # fmt: skip
 
     def training(self) -> Training:
         """Return what attacks may know of the clients' training."""

@@ -22,6 +22,7 @@ from fglaudit.nn.gat import LayerWeights, attend, layer_weights, project, projec
 from fglaudit.nn.weights import Layout, flatten, unflatten
 from fglaudit.payloads import Embeddings
 from fglaudit.protocols.fedgat.gat_field import Exchange, Field
+from fglaudit.protocols.fedgat.server_adam import ServerAdam, ServerOptimizer
 from fglaudit.rng import moved, split
 from fglaudit.sealing import SealedTensor
 
@@ -53,6 +54,8 @@ class GatSettings:
         keep_optimizer: whether a client's Adam keeps its moments in the next round or starts afresh.
         bounds: what holds after every step: "all" or "first-layer", whose weights keep Assumption 2; "scores": those of
             the first layer stay in [-domain, domain]; or "none".
+        server_optimizer, server_learning_rate: "none": clients receive the mean of their models; "adam": the server
+            steps on the mean of their gradients, see :class:`fglaudit.protocols.fedgat.server_adam.ServerAdam`.
         feature_dropout: share of the features that a client drops in a step, the same for all nodes.
         choice: the round that counts: "last", or "validation" for the one with the best validation accuracy; without
             validation nodes the last one.
@@ -64,6 +67,8 @@ class GatSettings:
     feature_dropout: float
     choice: str
     domain: float = 2.0
+    server_optimizer: ServerOptimizer = "none"
+    server_learning_rate: float = 0.01
 
     def __post_init__(self) -> None:
         require_least(self, proximal=0)
@@ -196,6 +201,10 @@ class GatTraining:
         self._predict(0, received)
         validated = self.settings.choice == "validation" and bool(problem.is_validation.any())
         best, chosen_round = torch.tensor(-1.0, device=initial.device), torch.tensor(0, device=initial.device)
+        stepping = None
+        if self.settings.server_optimizer == "adam":
+            reach = averaging.settings.learning_rate * averaging.local_steps
+            stepping = ServerAdam(model, reach, self.settings.server_learning_rate)
         worst, chosen_model, correct = torch.zeros_like(best), model, []
         chosen_right = torch.zeros_like(problem.is_test)
         for round in range(1, averaging.rounds + 1):
@@ -204,7 +213,8 @@ class GatTraining:
             vectors = flatten({name: w.detach() for name, w in weights.items()})
             if federated:
                 uploads = upload(self.channel, round, vectors, chosen)
-                model = average(uploads, None if shares is None else shares[chosen].to(uploads.device))
+                mean = average(uploads, None if shares is None else shares[chosen].to(uploads.device))
+                model = mean if stepping is None else stepping.step(model, mean)
             else:
                 model = vectors[0]
             if not isinstance(model, SealedTensor):  # every client projects again what it reads

@@ -88,22 +88,6 @@ def receiver_parts(receivers: Tensor, message_bytes: int) -> Iterator[Tensor]:
     yield from torch.split(order, lengths)
 
 
-def mask_nodes(
-    edges: KeptEdges, x: Tensor, nodes: Tensor, size: int, variant: type[Masked], rng: torch.Generator
-) -> Masked:
-    """Return the masked neighbourhoods of ``nodes`` [P], all of one ``size``; repeated nodes get the same masks.
-
-    Args:
-        edges: kept edges with self-loops.
-        x: features of all nodes [N, F]; the result has their type.
-        rng: CPU generator of the masks.
-    """
-    distinct, inverse = torch.unique_consecutive(nodes, return_inverse=True)
-    whole = mask_parts(edges, x, distinct, [torch.arange(len(distinct), device=nodes.device)], size, variant, rng)
-    payload = next(iter(whole))
-    return payload if len(distinct) == len(nodes) else payload.select(inverse)
-
-
 def mask_parts(
     edges: KeptEdges,
     x: Tensor,
@@ -116,8 +100,13 @@ def mask_parts(
     """Yield the masked neighbourhoods of ``nodes`` [P] in ``parts``, positions in ``nodes``; a node that is in several
     has the same masks, and equal messages, in all.
 
-    Matrices of which each is in one part are made part by part: arrays stay small, and nothing is copied. Other
-    arguments as for :func:`mask_nodes`.
+    Matrices of which each is in one part are made part by part: arrays stay small, and nothing is copied.
+
+    Args:
+        edges: kept edges with self-loops; every node has ``size`` of them.
+        x: features of all nodes [N, F]; the results have their type.
+        nodes: [P], each once.
+        rng: CPU generator of the masks.
     """
     _, source = edges.incoming(nodes)
     source = source.view(len(nodes), size)
@@ -129,26 +118,22 @@ def mask_parts(
         first, units = draw_units(len(nodes), size, x, rng)
         if sum(len(part) for part in parts) == len(nodes):
             for part in parts:
-                yield matrices_of(nodes[part], x[nodes[part]], x[source[part]], first[part], units[part])
+                yield masked_matrices(nodes[part], x[nodes[part]], x[source[part]], first[part], units[part])
             return
-        payload = matrices_of(nodes, x[nodes], x[source], first, units)
+        payload = masked_matrices(nodes, x[nodes], x[source], first, units)
     for part in parts:
         yield payload if len(part) == len(nodes) and bool((part.diff() == 1).all()) else payload.select(part)
 
 
-def masked_matrices(nodes: Tensor, own: Tensor, neighbors: Tensor, rng: torch.Generator) -> MaskedMatrices:
+def masked_matrices(nodes: Tensor, own: Tensor, neighbors: Tensor, first: Tensor, units: Tensor) -> MaskedMatrices:
     """Return (M1, M2, K1, K2) of equations (11) and (13).
 
     Args:
         nodes: [P].
         own: h_i [P, F].
         neighbors: h_j [P, b, F].
+        first, units: the masks, of :func:`draw_units`.
     """
-    return matrices_of(nodes, own, neighbors, *draw_units(len(nodes), neighbors.shape[1], own, rng))
-
-
-def matrices_of(nodes: Tensor, own: Tensor, neighbors: Tensor, first: Tensor, units: Tensor) -> MaskedMatrices:
-    """Return :func:`masked_matrices` with masks that were drawn (:func:`draw_units`)."""
     count, size, features = neighbors.shape
     width = 2 * size
     total = units.sum(1)
@@ -204,7 +189,8 @@ def sealed_matrices(nodes: Tensor, x: SealedTensor, source: Tensor, rng: torch.G
 
 
 def masked_vectors(nodes: Tensor, own: Tensor, neighbors: Tensor, rng: torch.Generator) -> MaskedVectors:
-    """Return (M1, M2, K1, K2, K3) of appendix F; arguments as for :func:`masked_matrices`."""
+    """Return (M1, M2, K1, K2, K3) of appendix F, with masks from ``rng``; other arguments as for
+    :func:`masked_matrices`."""
     count, size, features = neighbors.shape
     width = 2 * size
 

@@ -21,7 +21,6 @@ that the mask cancels, and the receiver averages it away beforehand (:func:`pair
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fglaudit.nn.chebyshev import NEGATIVE_SLOPE, Series
+from fglaudit.nn.chebyshev import Series
 from fglaudit.payloads import MaskedMatrices, MaskedVectors
 from fglaudit.protocols.fedgat.masking import LARGEST_R
 from fglaudit.protocols.fedgat.message_basis import basis_of, paired, spanned
@@ -172,7 +171,7 @@ class Batch:
         if not self.noisy:
             return numerator / denominator.unsqueeze(2)
         weight = 2 if self.vectors else 1  # |u_j|^2
-        least = weight * self.width / 2 * math.exp(-NEGATIVE_SLOPE * series.domain)
+        least = weight * self.width / 2 * series.least
         means = numerator / denominator.clamp(min=least).unsqueeze(2)
         length: Tensor = means.norm(dim=2, keepdim=True)
         return means / length.clamp(min=1)

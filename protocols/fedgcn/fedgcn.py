@@ -349,8 +349,7 @@ class FedGCN(FederatedProtocol):
         num_clients = len(rows.splits) - 1
         own = HeldRows.within(edges, num_clients, 0)
         arrived = self.deliver(total, own, torch.ones_like(own.node, dtype=torch.bool), channel)
-        if self.aggregate == "counts":
-            arrived = arrived / (edges.degrees[own.node] + 1).unsqueeze(1)
+        arrived = self.means(arrived, own.node, edges)
         held = arrived.new_zeros(len(edges.owner), arrived.shape[1])
         held[own.node] = arrived
         exchange = HopExchange.of(edges, num_clients)

@@ -31,9 +31,10 @@ Choices where the paper's text is silent:
   ``global-nodes-unaligned`` nothing is aligned, not in the averages either; ``fedavg`` weights by training nodes.
 * Sealed changes can only be summed: the server then returns their mean, and clients add it to their previous model,
   which is the same for all of them (``fedavg`` only).
-* The mean weight of a client's own model in its average stands in the record, round by round, as ``own_weight``. Under
-  noise one noisy upload is compared with another, and a client with itself at cosine 1, so that own weights are large;
-  ``debiased`` takes the noise, which is known, off the similarities.
+* The mean weight of a client's own model in its average stands in the record, round by round, as ``own_weight``; the
+  weights of all pairs of clients are ``personal_weights`` of what training returns. Under noise one noisy upload is
+  compared with another, and a client with itself at cosine 1, so that own weights are large; ``debiased`` takes the
+  noise, which is known, off the similarities.
 * Local differential privacy is not part of the protocol: the paper's is the defense ``clipped-laplace``.
 """
 
@@ -137,7 +138,7 @@ class FedGT(HybridProtocol):
         sent, centers = model.expand(clients, -1), global_nodes.expand(clients, -1, -1)
         labels = self._label_distributions(models.inputs, graph.num_classes, channel)
         progress = Progress(models)
-        weights, own = torch.empty(0), []
+        weights, averages = torch.empty(0), []
         models.load(*self._return(0, sent, centers, channel))
         for round in range(1, self.rounds + 1):
             before = models.vectors.clone()
@@ -150,7 +151,7 @@ class FedGT(HybridProtocol):
             weights, matching = self._compare(
                 change.vector, uploaded.values, labels, models.inputs.train.sum(1), channel
             )
-            own.append(weights.diagonal().mean())
+            averages.append(weights)
             sealed = isinstance(change.vector, SealedTensor)
             sent = weights @ (change.vector if sealed else sent + change.vector)
             returned = average_global_nodes(uploaded.values, matching, weights)
@@ -160,7 +161,10 @@ class FedGT(HybridProtocol):
                 progress.test()
             channel.round_done(round, self.rounds)
         trained = progress.finish((*self._collapsed(weights), *self._unused(progress.clusters)))
-        return replace(trained, series={"own_weight": torch.stack(own).cpu()})
+        own = torch.stack([each.diagonal().mean() for each in averages])
+        return replace(
+            trained, series={"own_weight": own.cpu()}, matrices={"personal_weights": torch.stack(averages).cpu()}
+        )
 
     def _label_distributions(self, inputs: SubgraphInputs, classes: int, channel: Channel) -> Tensor | None:
         """Have clients send the shares of their training labels [K, C], if the server compares clients by them."""

@@ -38,6 +38,8 @@ class HybridProtocol(SubgraphProtocol):
         global_scale: standard deviation of the entries of the first global nodes, before any client trains. At 1 they
             lie far outside the clients' representations: unless a defense clips them, all nodes are assigned to one of
             them and the others never move. At 0.01 all are used.
+        global_attention: whether nodes attend to global nodes. Without it (appendix E.9) clients still cluster their
+            nodes and send the global nodes, by which they are compared.
         source: "paper", or "code" for the network, the draws and the clustering of the authors' code; see
             :mod:`fglaudit.protocols.fedgt.sources`, which also has its settings. ``sampling`` and ``restart`` give
             the candidates of both.
@@ -53,6 +55,7 @@ class HybridProtocol(SubgraphProtocol):
     candidates: int = 64
     momentum: float = 0.9
     global_scale: float = 1.0
+    global_attention: bool = True
     source: Source = "paper"
 
     def __post_init__(self) -> None:
@@ -78,14 +81,15 @@ class HybridProtocol(SubgraphProtocol):
 
     def network(self) -> GraphTransformer:
         """Return the paper's network."""
-        return GraphTransformer(self.layers, self.hidden, self.heads, self.feed_forward)
+        shape = self.layers, self.hidden, self.heads, self.feed_forward
+        return GraphTransformer(*shape, global_attention=self.global_attention)
 
     def form(self) -> Form:
         """Return the form of ``source``."""
         if self.source == "paper":
             return PaperForm(self.network())
         shape = self.layers, self.hidden, self.heads, self.feed_forward
-        return PublishedForm(TwoAttentionTransformer(*shape, tokens=TOKENS, powers=POWERS))
+        return PublishedForm(TwoAttentionTransformer(*shape, TOKENS, POWERS, self.global_attention))
 
     def layout(self, num_inputs: int, num_classes: int) -> Layout:
         return self.form().layout(num_inputs, num_classes)

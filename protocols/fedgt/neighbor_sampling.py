@@ -17,19 +17,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from fglaudit.errors import unknown
 from fglaudit.graph import ClientGraph
+from fglaudit.protocols.fedgt.near_nodes import near_nodes
 from fglaudit.protocols.fedgt.ppr import largest_scores
+from fglaudit.protocols.fedgt.similar_nodes import similar_nodes
 
 Strategy = Literal["ppr", "graphsage", "attribute", "neighbors"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
-ROWS_AT_ONCE = 2048
 
 
 @dataclass(frozen=True)
@@ -105,41 +103,11 @@ def find_candidates(
         if strategy == "ppr":
             found = largest_scores(client.edge_index, count, restart, width)
         elif strategy in ("graphsage", "neighbors"):
-            found = _near(client.edge_index, count, width, rng, two_hops=strategy == "graphsage")
+            found = near_nodes(client.edge_index, count, width, rng, two_hops=strategy == "graphsage")
         else:
-            found = _similar(client.x, width)
+            found = similar_nodes(client.x, width)
         nodes[k, :count], scores[k, :count] = found
     alone = scores[:, :, 0] <= 0
     nodes[:, :, 0] = torch.where(alone, torch.arange(largest), nodes[:, :, 0])
     scores[:, :, 0] = torch.where(alone, 1.0, scores[:, :, 0])
     return Candidates(nodes, scores)
-
-
-def _near(
-    edge_index: Tensor, num_nodes: int, width: int, rng: torch.Generator, *, two_hops: bool
-) -> tuple[Tensor, Tensor]:
-    """Return at most ``width`` random nodes near each node, and scores 1 (0 pads) [n, width]; ``edge_index`` [2, E]."""
-    row, column = edge_index.numpy()
-    adjacency = sp.csr_array((np.ones(len(row)), (row, column)), shape=(num_nodes, num_nodes))
-    pairs = sp.coo_array(adjacency + adjacency @ adjacency if two_hops else adjacency)
-    reached = torch.from_numpy(np.stack([pairs.row, pairs.col])).long()
-    reached = reached[:, torch.randperm(reached.shape[1], generator=rng)]
-    reached = reached[:, torch.argsort(reached[0], stable=True)]
-    start = torch.zeros(num_nodes + 1, dtype=torch.long)
-    torch.cumsum(torch.bincount(reached[0], minlength=num_nodes), 0, out=start[1:])
-    rank = torch.arange(reached.shape[1]) - start[reached[0]]
-    kept = rank < width
-    nodes, scores = torch.zeros(num_nodes, width, dtype=torch.long), torch.zeros(num_nodes, width)
-    nodes[reached[0, kept], rank[kept]] = reached[1, kept]
-    scores[reached[0, kept], rank[kept]] = 1.0
-    return nodes, scores
-
-
-def _similar(x: Tensor, width: int) -> tuple[Tensor, Tensor]:
-    unit = functional.normalize(x, dim=1)
-    nodes, scores = torch.zeros(len(x), width, dtype=torch.long), torch.zeros(len(x), width)
-    for start in range(0, len(x), ROWS_AT_ONCE):  # blocks of rows: the whole matrix of cosines is quadratic
-        top = (unit[start : start + ROWS_AT_ONCE] @ unit.T).topk(min(width, len(x)), 1)
-        nodes[start : start + ROWS_AT_ONCE, : top.indices.shape[1]] = top.indices
-        scores[start : start + ROWS_AT_ONCE, : top.values.shape[1]] = top.values.clamp(min=0)
-    return nodes, scores

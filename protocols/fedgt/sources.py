@@ -112,7 +112,8 @@ class PaperForm:
 
     def statement(self) -> Transformer:
         network = self.network
-        return Transformer(network.layers, network.hidden, network.heads, network.feed_forward)
+        shape = network.layers, network.hidden, network.heads, network.feed_forward
+        return Transformer(*shape, global_attention=network.global_attention)
 
 
 @dataclass(frozen=True)
@@ -145,4 +146,10 @@ class PublishedForm:
     def statement(self) -> Transformer:
         network = self.network
         shape = network.layers, network.hidden, network.heads, network.feed_forward
-        return Transformer(*shape, separate_global=True, tokens=network.tokens, powers=network.powers)
+        return Transformer(
+            *shape,
+            separate_global=True,
+            tokens=network.tokens,
+            powers=network.powers,
+            global_attention=network.global_attention,
+        )

@@ -41,8 +41,9 @@ METRICS = {
 QUANTITY_NAMES = {
     "features": "feature rows", "labels": "labels", "label-distributions": "label distributions", "edges": "edges",
     "node-owner": "clients of nodes", "linkage": "linkage, if senders were hidden",
-    "global-nodes": "global nodes", "centroids": "mean rows of clusters", "neighboring-clients": "clients of neighbours",
-    "l1-norms": "row sums", "squared-norms": "row norms", "training-membership": "membership in training",
+    "global-nodes": "global nodes", "centroids": "mean rows of clusters",
+    "neighboring-clients": "clients of neighbours", "l1-norms": "row sums", "squared-norms": "row norms",
+    "training-membership": "membership in training",
     "layer-inputs": "inputs of first layers", "layer-words": "words that first layers read", "held-rows": "rows held",
     "training-labels": "labels of training nodes", "attributes": "sensitive attributes",
 }  # fmt: skip

@@ -23,13 +23,17 @@ HONEST = [case for case in CASES if not case.broken and "class-reports" in case.
 BROKEN = [case for case in CASES if case.broken and "class-reports" in case.name]
 REFUTED = {
     *("KeepsTooOften", "LiesAreNeighbors", "LiesBySeed", "OneCoinForAll", "TwinsLieTogether", "OneClassBare"),
-    *("EverySecondNodeBare", "AnswersAnew", "RowsInOrderOfTruth"),
+    *("EverySecondNodeBare", "AnswersAnew", "RowsInOrderOfTruth", "LiesAmongObserved", "LiesByFrequency"),
+    *("OnlyOneOfItsClass", "AsManyAsExpected"),
 }
 
 
 @pytest.mark.parametrize("case", HONEST, ids=lambda case: case.name)
 def test_honest_reports_are_verified(case: Case) -> None:
     result = judged(case, 0)
+    if case.name.split()[1] in report_faults.UNSEEN:
+        assert result.outcome is Word.CLAIMED and "draw the same numbers" in result.detail
+        return
     assert result.outcome is Word.VERIFIED, result.detail
     assert result.epsilon == pytest.approx(2.0, rel=1e-6)
     assert result.power > 0.9

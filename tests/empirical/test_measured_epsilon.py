@@ -29,7 +29,7 @@ from fglaudit.execution.run_cell import run_cell
 from fglaudit.facts import Fact
 from fglaudit.finding import CellRecord
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.guarantees import Audit, MeasuredCurve, Outcome, Verdict, Word
+from fglaudit.guarantees import Audit, AuditName, MeasuredCurve, Outcome, Verdict, Word
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee
 from fglaudit.observers import ObserverSpec
 from fglaudit.partition import PartitionSpec
@@ -104,7 +104,7 @@ def measured(
 @pytest.fixture
 def trade_off_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out audits that measure no epsilon: the learned distinguisher and whole trainings take half the time."""
-    left_out = Audit("left out", Outcome.UNTESTED, "left out")
+    left_out = Audit(AuditName.DISTINGUISHER, Outcome.UNTESTED, "left out")
     monkeypatch.setattr(audits, "distinguisher_audit", lambda *_, **__: left_out)
     monkeypatch.setattr(judge, "whole_training_audit", lambda *_, **__: left_out)
 
@@ -201,7 +201,6 @@ CELL = Cell(
     dataset=DatasetSpec(name="csbm", split="random", csbm=OPTIONS),
     partition=PartitionSpec(scheme="dirichlet", clients=4, beta=10.0),
     protocol=FedGCN(hops=1, rounds=1),
-    server="honest",
     defense=Gaussian(epsilon=8.0),
     seed=0,
     observers=(ObserverSpec(("client:each",)), ObserverSpec(("server",))),

@@ -15,7 +15,7 @@ from fglaudit.empirical.audits.noise_first import noise_first
 from fglaudit.empirical.audits.shared_draws import shares_draws, without_shared_draws
 from fglaudit.empirical.replays.staging import Staged, clients_of, staged
 from fglaudit.graph import FederatedGraph
-from fglaudit.guarantees import Audit, Outcome
+from fglaudit.guarantees import Audit, AuditName, Outcome
 from fglaudit.interfaces import Defense, FederatedProtocol
 from fglaudit.payloads import MessageBatch
 from fglaudit.privacy.accounted import Accounted
@@ -94,7 +94,7 @@ def test_replays_that_share_a_coin_refute_in_runs_of_their_own_alone() -> None:
 
     def refutes_side_by_side(stages: Staged) -> Audit:
         alone = all(stage.alone for each in stages.stages.values() for stage in each)
-        return Audit("trade-off", Outcome.PASSED if alone else Outcome.REFUTED, "")
+        return Audit(AuditName.TRADE_OFF, Outcome.PASSED if alone else Outcome.REFUTED, "")
 
     def outcome(stages: Staged) -> Outcome | None:
         found = without_shared_draws(refutes_side_by_side, stages, 0)

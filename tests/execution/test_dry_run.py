@@ -10,6 +10,7 @@ import pytest
 from fglaudit import registry
 from fglaudit.cli import main
 from fglaudit.execution.exit_code import ExitCode
+from fglaudit.federated import needs
 from fglaudit.suite.overrides import load_suite
 
 SUITE = """
@@ -49,6 +50,21 @@ def test_what_is_opened_and_what_will_fail(
     assert code == ExitCode.FAILED and "will fail: datasets[0], partitions[0], protocols[0]: " in out
     code, _, error = call(SUITE.replace("clients: 3", "clients: 61"), capsys)
     assert code == ExitCode.INPUT and "61 clients" in error
+
+
+def test_many_bytes_are_told_before_they_are_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(needs, "MOST_SENT", 1000)
+    large = SUITE.replace("fedgcn, hops: 1,", "fedgat,") + "attacks: [raw-features]\n"
+    told = re.compile(r"note: .*fedgat on 'csbm' sends [\d.]+ MiB of MaskedMatrices before its first round, more than")
+    assert told.search(call(large, capsys, "--quick")[1])
+    with pytest.raises(SystemExit):
+        main(["run", "small.yaml", "--quick", "--jobs", "1"])
+    out = capsys.readouterr().out
+    found = told.search(out)
+    assert found and found.start() < out.index("[1/1]")
 
 
 def test_observers_are_told_apart_by_what_they_know(

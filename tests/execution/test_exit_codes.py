@@ -19,6 +19,10 @@ from fglaudit.execution.saved import told_by_run
 from fglaudit.finding import CellRecord, Status
 from fglaudit.guarantees import Verdict, Word
 from fglaudit.observers import ObserverSpec
+from fglaudit.reports.alarms import refuted as reports_refuted
+from fglaudit.reports.epsilons import guarantee_word
+from fglaudit.reports.records import Run
+from fglaudit.reports.summary import summarize
 from fglaudit.suite.cell import describe
 
 SUITE = """
@@ -97,6 +101,20 @@ def test_a_column_that_says_refuted_is_enough_and_a_claim_is_not() -> None:
     assert refuted([row, row]) == ["the guarantee of gaussian(epsilon=8) on fedgcn is refuted"]
 
 
+def test_an_epsilon_that_replays_exceed_is_refuted_for_every_command() -> None:
+    """One row is enough, and one definition: the report's alarm, the exit code and the gate say the same."""
+    cell = make_cell(("fedgcn", {"hops": 1}, 0.8), GRAPH, 0)
+    last = replace(cell.findings[-1], epsilon_accounted=8.0, epsilon_empirical=11.0)
+    cell = replace(cell, verdict=Verdict(Word.VERIFIED, epsilon=8.0), findings=(*cell.findings[:-1], last))
+    (line,) = refuted([cell])
+    assert line.endswith("is refuted: replays show an epsilon of at least 11, above the 8 that is accounted")
+    assert {t.code for t in troubles([cell])} == {ExitCode.REFUTED}
+    [setting] = summarize(Run("run", (cell,), planned=True))
+    assert reports_refuted(setting) and guarantee_word(setting) == Word.REFUTED
+    fine = replace(cell, findings=(*cell.findings[:-1], replace(last, epsilon_empirical=7.9)))
+    assert refuted([fine]) == [] and fine.refuted is None
+
+
 def test_bad_input_is_graver_than_a_refuted_guarantee_than_a_broken_gate_than_failed_cells() -> None:
     order = [ExitCode.INPUT, ExitCode.REFUTED, ExitCode.GATE, ExitCode.FAILED, ExitCode.DONE]
     assert [int(code) for code in order] == [2, 3, 4, 1, 0]
@@ -128,6 +146,10 @@ def test_a_saved_runs_plugin_files_need_trust_and_must_be_those_of_the_run(
     capsys.readouterr()
     assert call(*attack) == ExitCode.INPUT
     assert "run only if they are trusted" in capsys.readouterr().err
+    nobody = ["client:9" if each == "server" else each for each in attack]
+    assert call(*nobody, "--trust-plugins") == ExitCode.INPUT
+    said = capsys.readouterr().err
+    assert "client:0 ... client:2; got 'client:9'" in said and "attacking" not in said
     assert call(*attack, "--trust-plugins") == ExitCode.DONE
     written = Path("own_noise.py").read_text()
     Path("own_noise.py").write_text(f"{written}# another\n")

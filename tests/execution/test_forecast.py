@@ -11,7 +11,7 @@ from execution_runs import suite
 from fglaudit.errors import duration
 from fglaudit.execution import dry_run
 from fglaudit.execution.dry_run import foretold, opened
-from fglaudit.execution.forecast import forecast
+from fglaudit.execution.forecast import forecast, settings
 from fglaudit.execution.forecast.costs import AUDITS
 from fglaudit.execution.forecast.forecast import Forecast
 from fglaudit.execution.forecast.probe import Probe, probe
@@ -69,13 +69,14 @@ def test_seconds_follow_from_rounds_costs_and_the_machine(monkeypatch: pytest.Mo
     ]  # fmt: skip
 
 
-def test_settings_that_differ_in_seed_or_fraction_are_one() -> None:
+def test_settings_that_differ_in_seed_or_fraction_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     cells = suite(
         protocols=[PROTOCOLS[0]], defenses=["none", {"name": "gaussian", "epsilon": {"sweep": [1.5, 2.5]}}]
     ).cells()
     skipped = [(len(members), why) for members, why in forecasts(cells, skipped=[cells[0].dataset])]
     assert skipped == [(n, "not estimated: its data set was not opened") for n in (2, 4)]
-    late = list(forecasts(cells, whole=-1.0))
+    monkeypatch.setattr(settings, "SECONDS_ALL", -1.0)
+    late = list(forecasts(cells))
     assert {why for _, why in late} == {"not estimated: others took -1 s"}
 
 
@@ -91,6 +92,7 @@ def test_a_total_without_attacks_of_unknown_cost_is_a_least_value(monkeypatch: p
     assert "about 3 s of one core" in (last := list(foretold(whole, opened(whole)))[-1]) and "without" not in last
 
 
-def test_a_probe_that_takes_too_long_is_ended() -> None:
+def test_a_probe_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "SECONDS_EACH", 0.0)
     cells = suite(protocols=[PROTOCOLS[0]]).cells()
-    assert [why for _, why in forecasts(cells, each=0.0)] == ["not estimated: its first rounds take more than 0 s"]
+    assert [why for _, why in forecasts(cells)] == ["not estimated: its first rounds take more than 0 s"]

@@ -52,18 +52,20 @@ def test_a_small_one_is_loaded_here_and_a_larger_one_in_a_process_of_its_own(mon
     ],
 )
 def test_running_out_of_memory_ends_no_run(monkeypatch: pytest.MonkeyPatch, seed: int, apart: bool, words: str) -> None:
+    monkeypatch.setattr(data_child, "look", too_much)
     if apart:
         monkeypatch.setattr(data_child, "LOADED_HERE", 0)
-    found = look_safely(spec(seed), too_much)
+    found = look_safely(spec(seed))
     assert isinstance(found, TooLarge)
     assert f"out of memory while loading its data ({words}" in found.reason
     assert "take about 0.0 MiB" in found.reason and "this machine has" in found.reason
 
 
 def test_what_is_wrong_with_the_data_is_said_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_child, "look", too_much)
     monkeypatch.setattr(data_child, "LOADED_HERE", 0)
     with pytest.raises(FglauditError, match="a rule is broken; got 3; change it"):
-        look_safely(spec(USER_ERROR), too_much)
+        look_safely(spec(USER_ERROR))
 
 
 def test_a_data_set_that_does_not_fit_fails_its_own_cells_and_is_tried_again(

@@ -45,7 +45,6 @@ CELL = Cell(
     dataset=DatasetSpec(name="csbm", split="random", csbm=OPTIONS),
     partition=PartitionSpec(scheme="dirichlet", clients=6, beta=10.0),
     protocol=FedGCN(hops=1, rounds=2),
-    server="honest",
     defense=NoDefense(),
     seed=0,
     observers=(ObserverSpec(("client:each",)), ObserverSpec(("server",), topology=True)),

@@ -145,7 +145,6 @@ def row(defense: Defense, attack: Attack | None = None) -> Finding:
         dataset=DatasetSpec("csbm", csbm=options, split="random", train=0.3, val=0.2, test=0.5),
         partition=PartitionSpec("dirichlet", 5, 10000.0),
         protocol=FedGCN(hops=1, rounds=1),
-        server="honest",
         defense=defense,
         seed=0,
         observers=(ObserverSpec(("client:each",), topology=True, auxiliary=0.2),),

@@ -100,7 +100,6 @@ CELL = Cell(
     ),
     partition=PartitionSpec(scheme="dirichlet", clients=4, beta=10.0),
     protocol=HIDDEN,
-    server="honest",
     defense=NoDefense(),
     seed=0,
     observers=(ObserverSpec(("client:each",)), ObserverSpec(("server",)), ObserverSpec(("server",), topology=True)),

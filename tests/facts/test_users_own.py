@@ -129,7 +129,6 @@ def cell(protocol: FederatedProtocol, defense: Defense, attack: Attack, observer
         ),
         partition=PartitionSpec("dirichlet", 6, 10000.0),
         protocol=protocol,
-        server="honest",
         defense=defense,
         seed=0,
         observers=(observer,),

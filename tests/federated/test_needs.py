@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from fedgat_runs import SMALL, mixed_graph, quiet, recording, train
 from user_graphs import user_graph
 
+from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
+from fglaudit.execution.message_budget import large_messages
 from fglaudit.federated import needs
+from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import MaskedMatrices, MaskedVectors
 from fglaudit.protocols.fedgat import fedgat
 from fglaudit.protocols.fedgat.fedgat import FedGAT, Remote, Variant
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
 from fglaudit.recording import record
+from fglaudit.reproduce.run import reproduce
 from fglaudit.rng import derive
 from fglaudit.suite.overrides import load_suite
 
@@ -40,6 +46,12 @@ def test_masked_messages_are_refused_by_the_bytes_that_would_be_sent(
     with pytest.raises(FglauditError, match=f"needs .* of {protocol.masked.__name__}; use variant: vector"):
         protocol.refuse_messages(graph, recording(graph))
     train(protocol, graph, quiet(graph))  # nobody keeps or changes them: they are only counted
+    monkeypatch.setattr(needs, "MOST_SENT", sent)
+    assert protocol.large_messages(graph) == ""
+    monkeypatch.setattr(needs, "MOST_SENT", sent - 1)
+    told = protocol.large_messages(graph)
+    assert protocol.masked.__name__ in told and ("remote: embeddings" in told) == (remote == "matrices")
+    assert ("variant: vector" in told) == (variant == "matrix")
 
 
 @pytest.mark.parametrize("variant", ["matrix", "vector"])
@@ -61,6 +73,28 @@ def test_recorded_messages_are_refused_before_anything_is_computed(
     monkeypatch.setattr(FedGAT, "context", lambda self, graph: pytest.fail("its context was asked for"))
     with pytest.raises(FglauditError, match=f"needs .* of {protocol.masked.__name__}; use variant: vector"):
         record(cell)
+
+
+def test_that_much_will_be_sent_is_told_before_anything_is_trained(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By a run, by a reproduced row, and afterwards in the record; nobody keeps the messages."""
+    monkeypatch.setattr(needs, "MOST_SENT", 1000)
+    suite = load_suite("fedgat")
+    cell = replace(suite.cells()[0], attacks=(), empirical=False, protocol=FedGAT(**SMALL | {"rounds": 1}))
+    told = list(large_messages(replace(suite, protocols=(cell.protocol, FedGCN())), ()))
+    assert len(told) == 1 and "MaskedMatrices before its first round" in told[0]
+    assert not list(large_messages(replace(suite, protocols=(FedGCN(),)), ()))
+    assert not list(large_messages(suite, set(suite.datasets)))
+    recording, _ = record(cell)
+    assert any("MaskedMatrices before its first round" in note for note in recording.notes)
+
+    heard: list[str] = []
+    monkeypatch.setattr(FedGAT, "train", lambda *_, **__: pytest.fail(f"trained after {heard}"))
+    monkeypatch.setattr(PartitionSpec, "apply", lambda *_: mixed_graph(torch.float32))
+    monkeypatch.setattr(DatasetSpec, "load", lambda *_: None)
+    with pytest.raises(pytest.fail.Exception, match=r"trained after.*warning: fedgat .* sends"):
+        reproduce("fedgat-table1", tmp_path, only="FedGAT, cora, iid", announce=heard.append)
 
 
 def test_attention_beyond_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,10 +15,12 @@ REFUTED = {
     "HubsBare rows": "noise",
     "FixedSizeSample sampled-gradients": "sampling",
     "KnownSample sampled-gradients": "sampling",
+    "LongDrawnMore sampled-gradients": "sampling",
     "HalfTheGain sums": "reach",
     "ServerAgain models": "dependence",
     "RowsSeeded bits": "reports",
     "SumOfUniform sums": "noise",
+    "RedrawnBeyond sums": "noise",
 }
 """A case for every audit that refutes by itself."""
 SLY = (

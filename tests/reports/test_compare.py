@@ -53,6 +53,8 @@ def test_what_neither_run_tested_is_not_called_equal(tmp_path: Path) -> None:
     folder = store(tmp_path / "run", [replace(made, findings=(*made.findings, edges))])
     text = comparison_text(compare_folders(folder, folder))
     assert "Server: not tested in both: edges" in text
+    fewer = store(tmp_path / "fewer", [made])  # another list of attacks
+    assert "Server: not tested in both: edges" in comparison_text(compare_folders(folder, fewer))
     assert text.splitlines()[1] == "in all: nothing changed where both runs have a result", "the answer stands first"
 
 
@@ -77,11 +79,33 @@ def test_a_range_over_few_parties_tells_no_change(tmp_path: Path) -> None:
     """With one client its range is one number, and any two runs would differ."""
     for parties, word in ((1, Change.UNKNOWN), (4, Change.UNKNOWN), (5, Change.NOISE)):
         cells = [make_cell(*BARE, 0, observers=[0], parties=parties)]
-        first = store(tmp_path / f"a{parties}", cells)
+        first = store(tmp_path / f"a{parties}", [weaker(c, 1.0) for c in cells])  # no proof: the answers are alike
         second = store(tmp_path / f"b{parties}", [weaker(c, 0.9) for c in cells])
         [found] = [d for d in compare_folders(first, second).differences if d.quantity == "feature rows"]
         assert found.change is word
         assert found.text.endswith("too few parties to tell that from chance") is (word is Change.UNKNOWN)
+
+
+def test_another_answer_is_said_where_figures_tell_nothing(tmp_path: Path) -> None:
+    """A run in which rows are proven to leak, after one in which nothing was shown, was "not comparable"; an answer
+    that changed under equal figures was "equal", which is not printed at all."""
+    made = make_cell(*BARE, 0, observers=[0], parties=2)
+    proven = replace(made, findings=tuple(replace(f, identifiable_rate=0.4) for f in made.findings))
+    silent = replace(made, findings=tuple(replace(f, identifiable_rate=None, unique_exact=None) for f in made.findings))
+    unknown = tuple(replace(f, status=Status.BROKEN_ATTACK, reason="finds no planted row") for f in made.findings)
+    folders = {
+        "leaks": store(tmp_path / "a", [proven]),
+        "not shown": store(tmp_path / "b", [silent]),
+        "not tested": store(tmp_path / "c", [replace(made, findings=unknown)]),
+    }
+    for before, first in folders.items():
+        for after, second in folders.items():
+            found = compare_folders(first, second)
+            [rows] = [d for d in found.differences if d.quantity == "feature rows"]
+            assert rows.words == (before, after)
+            assert (rows.change is Change.ANSWER) is (before != after), (before, after, rows)
+            said = comparison_text(found)
+            assert (f"{before}, then {after}" in said and "1 another answer" in said) is (before != after)
 
 
 def test_accuracies_that_do_not_differ_are_seldom_told_apart() -> None:
@@ -133,6 +157,17 @@ def test_cells_are_paired_where_both_have_them(tmp_path: Path) -> None:
     assert {d.paired for d in found} == {2} and {d.change for d in found} == {Change.EQUAL}
     fresh = store(tmp_path / "c", [make_cell(*BARE, 7, observers=[0])])
     assert {d.paired for d in compare_folders(first, fresh).differences} == {0}
+
+
+def test_runs_are_compared_whether_their_guarantees_were_audited_or_not(tmp_path: Path) -> None:
+    """A run with --quick, or on other observers, had no setting in common with the whole one: their cells have other
+    names, and train the same."""
+    whole = make_cell(*BARE, 0, observers=[0])
+    described = {**whole.description, "empirical": False, "secret": True, "attacks": []}
+    quick = replace(whole, cell=f"{1:016x}", description=described)
+    folders = store(tmp_path / "a", [whole]), store(tmp_path / "b", [quick])
+    found = compare_folders(*folders).differences
+    assert {d.paired for d in found} == {1} and {d.change for d in found} == {Change.EQUAL}
 
 
 def test_cells_that_failed_in_one_run_are_named_and_not_compared(tmp_path: Path) -> None:

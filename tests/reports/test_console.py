@@ -102,9 +102,14 @@ def test_an_alarm_about_what_nobody_read_tells_what_an_attack_of_others_showed(t
     best = max(cell.findings, key=lambda finding: finding.advantage_low or 0.0)
     assert (best.advantage_low or 0.0) > 0
     own = tuple(replace(f, adapted=f"no: {OTHERS}") if f is best else f for f in cell.findings)
+    also = FieldState("client:each", "NeighborSums", "values", Protection.UNEXAMINED, "no adapted attack reads it")
+    more = (replace(states[0], field="degrees"), replace(also, field="degrees"))
     known = f"what leaks there, beyond what {best.attack} shows, is not known"
     text = " ".join(said(tmp_path / "own", [replace(cell, findings=own, fields=states)]).split())
-    assert known in text
+    assert known in text and "no working attack of fglaudit reads" in text, "the user's own reads it"
+    others = (*states, also, *reversed(more))
+    text = " ".join(said(tmp_path / "both", [replace(cell, findings=own, fields=others)]).split())
+    assert text.count("UNEXAMINED") == 1 and "reads NeighborSums.values, NeighborSums.degrees," in text
     text = " ".join(said(tmp_path / "shipped", [replace(cell, fields=states)]).split())
     assert known not in text and "what leaks there is not known" in text
 

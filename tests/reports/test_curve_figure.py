@@ -8,7 +8,7 @@ from pathlib import Path
 
 from report_runs import DEFENSES, PROTOCOLS, make_cell, store, texts
 
-from fglaudit.guarantees import Audit, MeasuredCurve, Outcome, Verdict, Word
+from fglaudit.guarantees import Audit, AuditName, MeasuredCurve, Outcome, Verdict, Word
 from fglaudit.reports.figures.curve_figure import SIDE, curve_figure, curve_words
 
 CURVE = MeasuredCurve(
@@ -51,7 +51,7 @@ def test_words_say_who_saw_what() -> None:
 
 
 def test_a_report_draws_it_and_prints_mu(tmp_path: Path) -> None:
-    audit = Audit("trade-off", Outcome.PASSED, "as stated", 1.0, 0.99, 9.0, CURVE)
+    audit = Audit(AuditName.TRADE_OFF, Outcome.PASSED, "as stated", 1.0, 0.99, 9.0, CURVE)
     verdict = Verdict(Word.VERIFIED, "seen", epsilon=7.98, claimed=8.0, delta=1e-5, audits=(audit,), mu=1.53)
     folder = store(tmp_path / "run", [replace(make_cell(PROTOCOLS[0], DEFENSES[2], 0), verdict=verdict)])
     html = texts(folder)["report.html"]

@@ -37,6 +37,8 @@ def test_the_answer_stands_first_and_what_to_do_about_it_is_said(tmp_path: Path)
 
 def test_words_are_explained_where_they_stand_and_nowhere_else() -> None:
     assert terms_used(["No attack here succeeded."]) == ()
+    assert [term[:7] for term in terms_used(["No attack here is ahead of a guess, unproven."])] == ["A guess"], "words"
+    assert [term[:9] for term in terms_used(["rebuilds 9 % of the rows exactly"])] == ["A feature"]
     assert [term[:2] for term in terms_used(["gets 3 % exact (a guess: 0 %), F1 0.1 (0)"])] == ["A ", "A ", "F1"]
 
 

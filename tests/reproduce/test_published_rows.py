@@ -25,11 +25,22 @@ from fglaudit.partition import PartitionSpec
 from fglaudit.protocols.baselines.fedper_sage import FedPerSage
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgt.fedgt import FedGT
+from fglaudit.protocols.fedpub.fedpub import FedPub
 from fglaudit.protocols.fedsage.fedsage import FedSage
 from fglaudit.protocols.gfl_appnp.gfl_appnp import GFLAPPNP
 from fglaudit.reproduce.authors_code.fedgt_baselines import PublishedFedPer
 from fglaudit.reproduce.measuring import NO_TRAINING, measure, protocol_of, rows_of, seeds_of, table_rows
-from fglaudit.reproduce.papers import data_tables, fedgt, gfl_appnp, message_sizes, nfedgnn, unprinted
+from fglaudit.reproduce.papers import (
+    data_tables,
+    fedgt,
+    fedgt_methods,
+    fedgt_rows,
+    gfl_appnp,
+    message_sizes,
+    nfedgnn,
+    openfgl,
+    unprinted,
+)
 from fglaudit.reproduce.published import AT_THEIR_RATE, BY_THEIR_CODE, FEW_HIDDEN, TITLES, all_published
 from fglaudit.reproduce.run import reproduce
 from fglaudit.reproduce.trainings import Measured, Training
@@ -74,10 +85,11 @@ def test_every_row_names_a_training_or_says_why_there_is_none(monkeypatch: pytes
     def stop(*_: object, **__: object) -> None:
         raise ReachedError
 
-    for module in ("fedgcn", "fedgat", "fedgt", "fedgt_costs", "nfedgnn", "gfl_appnp"):
+    for module in ("fedgcn", "fedgat", "fedgt", "fedgt_costs", "nfedgnn", "gfl_appnp", "openfgl"):
         monkeypatch.setattr(f"fglaudit.reproduce.papers.{module}.trained", stop)
     for name in (
         "nfedgnn.validated",
+        "fedgt_similarity.label_similarity",
         "fedgat.channel_of",
         "fedgt_costs.preprocessing",
         "gfl_appnp.lambda_max",
@@ -85,7 +97,13 @@ def test_every_row_names_a_training_or_says_why_there_is_none(monkeypatch: pytes
         monkeypatch.setattr(f"fglaudit.reproduce.papers.{name}", stop)
     monkeypatch.setattr(PartitionSpec, "apply", lambda *_: None)
     monkeypatch.setattr(DatasetSpec, "load", lambda *_: None)
-    elsewhere = (*data_tables.COUNTS, *data_tables.PARTITIONS, *message_sizes.METRICS, "label-rate")
+    elsewhere = (
+        *data_tables.COUNTS,
+        *data_tables.PARTITIONS,
+        *message_sizes.METRICS,
+        "label-rate",
+        *fedgt_rows.BUDGETS,
+    )
     trained, reasons = 0, set()
     for row in (row for table in TITLES for row in table_rows(table) if row.metric not in elsewhere):
         try:
@@ -203,7 +221,7 @@ def test_fedgts_rows_as_published_have_the_codes_settings() -> None:
         assert (trained_as.learning_rate, trained_as.weight_decay) == (0.01, 1e-6)
         assert (dataset.features, dataset.split) == ("row-normalised", "random-shared")
         long = row.dataset in ("photo", "computers") and row.method not in (
-            fedgt.AS_PUBLISHED_CODE,
+            fedgt_methods.AS_PUBLISHED_CODE,
             "Local" + BY_THEIR_CODE,
         )
         assert trained_as.local_epochs == (2 if long else 1)
@@ -260,3 +278,14 @@ def test_published_fedper_keeps_its_layer_of_classes() -> None:
     )
     assert whole - shared == (protocol.hidden + 1) * graph.num_classes
     assert channel.bytes_up.tolist() == [4 * shared] * graph.num_clients
+
+
+def test_another_library_trains_its_rows_with_its_own_defaults() -> None:
+    rows = rows_of(openfgl.TABLE)
+    assert {row.method: row.mean for row in rows} == {"FED-PUB": 79.3, "FedSage+": 78.7}
+    for row in rows:
+        found = protocol_of(row)
+        assert isinstance(found, FedPub | FedSage)
+        assert (found.rounds, found.local_epochs, found.hidden, found.dropout) == (100, 3, 64, 0.5)
+        assert (found.learning_rate, found.weight_decay) == (0.01, 5e-4)
+    assert not any(row.table == openfgl.TABLE for row in all_published())  # no figure of the five papers

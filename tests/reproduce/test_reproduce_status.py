@@ -25,6 +25,7 @@ from fglaudit.reproduce.published import (
     all_published,
 )
 from fglaudit.reproduce.run import KEY, VALUES
+from fglaudit.reproduce.status.found import key_of
 from fglaudit.reproduce.status.judged import BARRED, EXPLAINED, HIT, MISSED, OPEN, Judged, judged, share_unexplained
 from fglaudit.reproduce.status.text import status_of, summary
 
@@ -109,6 +110,15 @@ def test_a_mean_misses_on_either_side(
     assert found.verdict == verdict and found.runs == len(gaps)
 
 
+def test_how_many_runs_are_behind_the_figures_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    invented(monkeypatch)
+    for label, runs in ((ZERO_HOPS, 10), ("FedGCN(0-hop), citeseer, beta=1, 10 clients", 9)):
+        measured(tmp_path, printed("fedgcn-table2", label), *([60.0] * runs))
+    assert "All seeds of their tables are behind 1 of these 2." in status_of("", tmp_path)
+    measured(tmp_path, printed("fedgcn-table2", "FedGCN(1-hop), cora, beta=1, 10 clients"), 60.0)
+    assert "All seeds of their tables are behind 1 of these 3, one alone behind 1." in status_of("", tmp_path)
+
+
 def test_the_source_with_more_runs_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = printed("fedgcn-table2", ZERO_HOPS)
     earlier = {"table": row.table, **row.key, "mean": "10.0", "spread": "", "runs": "2", "page": "docs/x.md"}
@@ -180,9 +190,17 @@ def test_a_row_measured_by_the_code_alone_is_judged_by_it(
     assert (found.verdict, found.mean, found.runs) == (verdict, row.mean + gap, 1)
 
 
+CAUSE = {
+    "table": "fedgcn-table2",
+    "words": "FedGCN(0-hop); cora",
+    "reading": "",
+    "page": "docs/fedgcn.md",
+    "cause": "a reason",
+}
+
+
 def test_a_named_cause_counts_for_its_rows_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cause = {"table": "fedgcn-table2", "words": "FedGCN(0-hop); cora", "page": "docs/fedgcn.md", "cause": "a reason"}
-    invented(monkeypatch, causes=[cause])
+    invented(monkeypatch, causes=[CAUSE])
     for label in (ZERO_HOPS, "FedGCN(0-hop), citeseer, beta=1, 10 clients"):
         measured(tmp_path, printed("fedgcn-table2", label), 0.0)
     found = {each.row.dataset: each for each in judged(tmp_path) if each.mean is not None}
@@ -190,6 +208,34 @@ def test_a_named_cause_counts_for_its_rows_alone(tmp_path: Path, monkeypatch: py
     assert found["citeseer"].verdict == MISSED
     text = status_of("", tmp_path)
     assert "2 were: 0 are within" in text and "1 miss without (0 above, 1 below): 50.0 %" in text
+
+
+@pytest.mark.parametrize(("gap", "verdict"), [(None, MISSED), (-1.4, EXPLAINED), (1.4, EXPLAINED), (10.5, MISSED)])
+def test_a_named_cause_counts_only_where_its_own_reading_meets_the_figure(
+    gap: float | None, verdict: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a row that was measured as that reading has it and no other way."""
+    invented(monkeypatch, causes=[CAUSE | {"reading": BY_THEIR_CODE}])
+    row = printed("fedgcn-table2", ZERO_HOPS)
+    assert row.mean is not None
+    measured(tmp_path, row, row.mean + 8)
+    if gap is not None:
+        measured(tmp_path, row, row.mean + gap, method=row.method + BY_THEIR_CODE)
+    found = of(row, tmp_path)
+    assert found.verdict == verdict and (found.reason == "a reason") == (verdict == EXPLAINED)
+    if verdict == MISSED and gap is not None:
+        (tmp_path / row.table / "measurements.csv").unlink()
+        measured(tmp_path, row, row.mean + gap, method=row.method + BY_THEIR_CODE)
+        assert of(row, tmp_path).verdict == MISSED
+
+
+def test_readings_of_causes_are_rows() -> None:
+    known = {key_of(table, row.key) for table in TITLES for row in rows_of(table)}
+    for line in (line for line in packaged("causes.csv") if line["reading"]):
+        printed = [row for row in all_published() if row.table == line["table"]]
+        mine = [row for row in printed if all(word in row.label for word in line["words"].split("; "))]
+        again = {key_of(row.table, row.key | {"method": row.method + line["reading"]}) for row in mine}
+        assert again and again <= known, line
 
 
 def test_a_printed_count_of_one_partition_is_explained_between_ours(

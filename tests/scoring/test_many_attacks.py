@@ -9,19 +9,14 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from fglaudit.scoring.clusters import Interval, PairedClusters
-from fglaudit.scoring.many_attacks import leaking
-from fglaudit.scoring.scores import score_advantage_interval
+from fglaudit.scoring.clusters import TAIL, PairedClusters
+from fglaudit.scoring.many_attacks import step_down
+from fglaudit.scoring.metrics import exceeds_zero, metric_interval
 
 
-def known_error(value: float, tail: float) -> Interval:
-    """A normal interval with standard error 1."""
-    reach = float(norm.ppf(1 - tail))
-    return Interval(value, value - reach, value + reach, "cluster jackknife", 9)
-
-
-def interval_of(value: float) -> Callable[[float], Interval]:
-    return partial(known_error, value)
+def above(value: float) -> Callable[[float], bool]:
+    """Whether the lower limit of a normal estimate with standard error 1 lies above 0, by the level of its tail."""
+    return lambda tail: value > float(norm.ppf(1 - tail))
 
 
 def holm(p_values: list[float], level: float) -> list[bool]:
@@ -38,27 +33,44 @@ def holm(p_values: list[float], level: float) -> list[bool]:
 @pytest.mark.parametrize("seed", range(20))
 def test_it_is_holms_rule(seed: int) -> None:
     values = np.random.default_rng(seed).normal(2, 1, 6).tolist()
-    assert leaking([interval_of(v) for v in values]) == holm([float(norm.sf(v)) for v in values], 0.025)
+    assert step_down([above(v) for v in values]) == holm([float(norm.sf(v)) for v in values], 0.025)
 
 
 def test_one_attack_needs_what_its_printed_interval_says_and_seven_need_more() -> None:
-    assert leaking([interval_of(2.0)]) == [True]
-    assert leaking([interval_of(1.9)]) == [False]
-    assert leaking([interval_of(2.0)] + [interval_of(0.0)] * 6) == [False] * 7
-    assert leaking([interval_of(3.0)] + [interval_of(0.0)] * 6) == [True] + [False] * 6
+    assert step_down([above(2.0)]) == [True]
+    assert step_down([above(1.9)]) == [False]
+    assert step_down([above(2.0)] + [above(0.0)] * 6) == [False] * 7
+    assert step_down([above(3.0)] + [above(0.0)] * 6) == [True] + [False] * 6
 
 
-def test_a_range_is_no_leak_but_counts_as_a_try() -> None:
-    def only_a_range(tail: float) -> Interval:
-        return Interval(0.9, 0.8, 1.0, "range", 3)
-
-    assert leaking([only_a_range]) == [False]
-    assert leaking([interval_of(2.1), only_a_range]) == [False, False]
+def test_what_can_never_be_shown_counts_as_a_try() -> None:
+    assert step_down([above(2.1), lambda tail: False]) == [False, False]
+    assert step_down([]) == []
 
 
-def test_the_margin_is_what_a_leak_must_exceed() -> None:
-    assert leaking([interval_of(3.0)], above=2.0) == [False]
-    assert leaking([]) == []
+@pytest.mark.parametrize("metric", ["exact_rate", "f1"])
+def test_few_clusters_show_nothing_at_any_level(metric: str) -> None:
+    few, more = (PairedClusters(n, 0 * n, n.copy(), 0 * n) for n in (np.full(3, 20.0), np.full(9, 20.0)))
+    assert not exceeds_zero(metric, few, tail=0.4) and exceeds_zero(metric, more, tail=TAIL / 7)
+
+
+@pytest.mark.parametrize("metric", ["exact_rate", "f1"])
+def test_a_leak_is_asked_of_the_limit_that_is_printed(metric: str) -> None:
+    """Of rates it is asked without working the limit out: both must say the same, at the level of every step."""
+    rng, seen = np.random.default_rng(3), set[bool]()
+    n = np.full(8, 25.0)
+    for _ in range(60):
+        control = rng.binomial(25, 0.2, 8).astype(float)
+        gained, lost = (
+            rng.binomial(25 - control.astype(int), rng.uniform(0.05, 0.9)),
+            rng.binomial(control.astype(int), 0.25),
+        )
+        paired = PairedClusters(n, control, gained.astype(float), lost.astype(float))
+        for tail in (TAIL, TAIL / 2, TAIL / 7):
+            low = metric_interval(metric, paired, tail=tail).low
+            assert low is not None and exceeds_zero(metric, paired, tail=tail) is (low > 0)
+            seen.add(low > 0)
+    assert seen == {True, False}
 
 
 def test_seven_harmless_attacks_are_rarely_called_a_leak() -> None:
@@ -69,14 +81,14 @@ def test_seven_harmless_attacks_are_rarely_called_a_leak() -> None:
         control = rng.beta(3, 6, 6)
         moves = rng.beta(3, 6, (7, 6)) - control
         tries = [
-            partial(_interval, PairedClusters(n, n * control, n * np.maximum(move, 0), n * np.maximum(-move, 0)))
+            partial(_called, PairedClusters(n, n * control, n * np.maximum(move, 0), n * np.maximum(-move, 0)))
             for move in moves
         ]
-        corrected += any(leaking(tries))
-        alone += any(leaking([one])[0] for one in tries)
+        corrected += any(step_down(tries))
+        alone += any(one(TAIL) for one in tries)
     assert corrected <= 30
     assert alone > 2 * corrected
 
 
-def _interval(paired: PairedClusters, tail: float) -> Interval:
-    return score_advantage_interval(paired, tail=tail)
+def _called(paired: PairedClusters, tail: float) -> bool:
+    return exceeds_zero("f1", paired, tail=tail)

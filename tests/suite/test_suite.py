@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
 from fglaudit.execution.display import cell_label
 from fglaudit.observers import ObserverSpec
+from fglaudit.parties.crafted_weights import CraftedWeights
 from fglaudit.suite.cell import identity
 from fglaudit.suite.embedded import embedded
 from fglaudit.suite.overrides import load_suite, parse_seeds
@@ -55,6 +57,14 @@ def test_grid_order_and_defaults() -> None:
     assert seen == [(h, d, s) for h in (0, 1) for d in ("none", "drop-singletons") for s in (3, 1)]
     assert [a.name for a in result.attacks] == registry.names("attack")
     assert result.server == (None,) and result.record == "needed"
+
+
+def test_the_column_server_says_how_the_cell_is_trained() -> None:
+    """It was a field of its own, and a copy of a cell with another behaviour kept the old word."""
+    cell = suite().cells()[0]
+    assert identity(cell)["server"] == cell.description()["server"] == "honest"
+    active = dataclasses.replace(cell, behaviour=CraftedWeights())
+    assert identity(active)["server"].startswith("crafted-weights") and active.hash() != cell.hash()
 
 
 def test_resolved_suite_reads_back_to_the_same_cells() -> None:

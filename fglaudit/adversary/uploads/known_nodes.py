@@ -1,6 +1,7 @@
 """Class predictions of the clients' graph transformers for rows that the observer knows.
 
-The observer lacks the clients' graphs, so each node attends only to itself and to the global nodes.
+The observer lacks the clients' graphs, so each node attends only to itself and, where the network has it so, to the
+global nodes.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def predict(view: View, models: Tensor, global_nodes: Tensor, inputs: Tensor, dr
     stated = view.public.structure.of(Transformer)
     if stated.separate_global:
         return _published(view, stated, models, global_nodes, inputs, dropout)
-    shape = GraphTransformer(stated.layers, stated.hidden, stated.heads, stated.feed_forward)
+    size = stated.layers, stated.hidden, stated.heads, stated.feed_forward
+    shape = GraphTransformer(*size, global_attention=stated.global_attention)
     itself = torch.arange(inputs.shape[1], device=models.device).view(1, -1, 1).expand(len(models), -1, -1)
     where = Neighborhood(None, itself, None)
     scores = shape.logits(unflatten(models, view.public.layout), inputs, [where] * shape.layers, global_nodes, dropout)
@@ -44,7 +46,7 @@ def _published(
 ) -> Tensor:
     """Compute :func:`predict` for the other network; a node without edges is near itself alone, in all powers."""
     size = stated.layers, stated.hidden, stated.heads, stated.feed_forward
-    shape = TwoAttentionTransformer(*size, stated.tokens, stated.powers)
+    shape = TwoAttentionTransformer(*size, stated.tokens, stated.powers, stated.global_attention)
     nodes = torch.arange(inputs.shape[1], device=models.device).view(1, -1, 1).expand(len(models), -1, -1)
     near = inputs.new_ones(*nodes.shape, 1, stated.powers)
     alone = Surrounded(nodes, lambda part: near[:, part], torch.zeros_like(nodes, dtype=torch.bool))

@@ -24,13 +24,12 @@ from fglaudit.empirical.replays.scores import farthest, stage_sampled
 from fglaudit.empirical.replays.staging import Staged, clients_of
 from fglaudit.facts import Fact, rebuilt
 from fglaudit.graph import ClientGraph, FederatedGraph
-from fglaudit.guarantees import Audit, Outcome
+from fglaudit.guarantees import Audit, AuditName, Outcome
 from fglaudit.interfaces import Defense, FederatedProtocol, Guarantee
 from fglaudit.privacy.accounted import Accounted
 from fglaudit.rng import derive
 from fglaudit.tracebacks import kept
 
-REPLAYS = "replays"
 SLACK = 1e-3
 """Relative error of distances in single precision."""
 
@@ -58,31 +57,38 @@ def audits(
         accounted: what this tool accounted of it.
     """
     if [repr(fact) for fact in rebuilt(prepared.facts)] != [repr(fact) for fact in facts]:
-        return (Audit("facts", Outcome.UNTESTED, "a fresh binding states other facts than the one that was trained"),)
+        return (
+            Audit(
+                AuditName.FACTS, Outcome.UNTESTED, "a fresh binding states other facts than the one that was trained"
+            ),
+        )
     clients = clients_of(protocol, graph)
 
     def independent(attempt: Callable[[Staged], Audit | None]) -> Audit | None:
         return without_shared_draws(attempt, prepared, seed)
 
-    attempts: list[tuple[str, Callable[[], Audit | tuple[Audit, ...] | None]]] = [
-        ("trade-off", lambda: independent(lambda staged: trade_off_audit(staged, accounted, seed=seed))),
-        ("reach", lambda: _reach(prepared, protocol.examples(graph), clients, seed)),
+    attempts: list[tuple[AuditName, Callable[[], Audit | tuple[Audit, ...] | None]]] = [
+        (AuditName.TRADE_OFF, lambda: independent(lambda staged: trade_off_audit(staged, accounted, seed=seed))),
+        (AuditName.REACH, lambda: _reach(prepared, protocol.examples(graph), clients, seed)),
         (
-            "noise",
+            AuditName.NOISE,
             lambda: noise_audits(prepared, defense, protocol.context(graph), accounted.mechanisms, clients, seed=seed),
         ),
-        ("reports", lambda: reports_audits(prepared, clients, seed=seed)),
-        ("reports", lambda: class_reports_audits(prepared, seed=seed)),
+        (AuditName.REPORTS, lambda: reports_audits(prepared, clients, seed=seed)),
+        (AuditName.REPORTS, lambda: class_reports_audits(prepared, seed=seed)),
         (
-            "shares",
+            AuditName.SHARES,
             lambda: independent(
                 lambda staged: shares_audit(staged, promise, protocol.context(graph).uploads, seed=seed)
             ),
         ),
-        ("fields", lambda: noiseless_fields_audit(prepared, seed=seed)),
-        ("sampling", lambda: sampling_audit(prepared, seed=seed)),
-        ("distinguisher", lambda: independent(lambda staged: distinguisher_audit(staged, accounted, seed=seed))),
-        ("planted rows", lambda: independent(lambda staged: planted_rows_audit(staged, seed=seed))),
+        (AuditName.FIELDS, lambda: noiseless_fields_audit(prepared, seed=seed)),
+        (AuditName.SAMPLING, lambda: sampling_audit(prepared, seed=seed)),
+        (
+            AuditName.DISTINGUISHER,
+            lambda: independent(lambda staged: distinguisher_audit(staged, accounted, seed=seed)),
+        ),
+        (AuditName.PLANTED_ROWS, lambda: independent(lambda staged: planted_rows_audit(staged, seed=seed))),
     ]
     found: list[Audit] = []
     for name, attempt in attempts:
@@ -95,23 +101,23 @@ def audits(
     return tuple(_with_noise_power(found, prepared))
 
 
-def raised(name: str, error: Exception) -> Audit:
+def raised(name: AuditName, error: Exception) -> Audit:
     """Return that the audit ``name`` ended with ``error``: whatever it looks for, a defense that raises there is not
     verified."""
-    why = kept(error, f"the audit {name!r}")
-    return Audit(REPLAYS, Outcome.UNTESTED, f"{name} could not be run: {why}")
+    why = kept(error, f"the audit '{name}'")
+    return Audit(AuditName.REPLAYS, Outcome.UNTESTED, f"{name} could not be run: {why}")
 
 
 def _with_noise_power(found: list[Audit], prepared: Staged) -> list[Audit]:
     """Return the audits; where losses are sampled, with the power that the audit of the noise has: samples hide how
     small it is in what one record moves, not in the noise itself."""
     sampled = any(stage_sampled(stage) for stages in prepared.stages.values() for stage in stages)
-    noise = next((audit for audit in found if audit.name == "noise" and audit.outcome is Outcome.PASSED), None)
+    noise = next((audit for audit in found if audit.name is AuditName.NOISE and audit.outcome is Outcome.PASSED), None)
     if not sampled or noise is None or (noise.power or 0.0) < ENOUGH:
         return found
     return [
         replace(audit, outcome=Outcome.PASSED, power=noise.power)
-        if audit.name == "trade-off" and audit.outcome is Outcome.UNTESTED and not prepared.left_out
+        if audit.name is AuditName.TRADE_OFF and audit.outcome is Outcome.UNTESTED and not prepared.left_out
         else audit
         for audit in found
     ]
@@ -138,4 +144,4 @@ def _reach(prepared: Staged, examples: Examples | str, clients: list[ClientGraph
             too_far += [seen[-1]] if distance > most * (1 + SLACK) else []
     if not seen:
         return None
-    return Audit("reach", Outcome.REFUTED if too_far else Outcome.PASSED, "; ".join(too_far or seen))
+    return Audit(AuditName.REACH, Outcome.REFUTED if too_far else Outcome.PASSED, "; ".join(too_far or seen))

@@ -1,7 +1,8 @@
 """Reports of classes: do nodes lie as often as stated, evenly, each by itself, and only once?
 
-Fresh bindings answer for made-up nodes of every class, and for the real nodes of the run again and again. Numbers of
-lies are binomial if all is as stated; the smallest p-value counts, times the number of tests.
+Fresh bindings answer for made-up nodes of every class, and for the real nodes of the run again and again, with their
+own classes and others (:mod:`fglaudit.empirical.audits.reports_together`). Numbers of lies are binomial if all is as
+stated; the smallest p-value counts, times the number of tests.
 """
 
 from __future__ import annotations
@@ -9,17 +10,26 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.stats import binom
 from torch import Tensor
 from torch.nn.functional import one_hot
 
 from fglaudit.empirical.audits.noise_tests import Found
+from fglaudit.empirical.audits.reports_together import (
+    EQUAL_DRAWS,
+    WORLD,
+    law,
+    shares,
+    some_moved,
+    stated_law,
+    two_sided,
+    worlds,
+)
 from fglaudit.empirical.replays.report_stage import NODES, ReportStage, classes_of
 from fglaudit.empirical.replays.staging import Staged
 from fglaudit.facts import Memoised, on
-from fglaudit.guarantees import REFUTED_AT, Audit, Outcome
+from fglaudit.guarantees import REFUTED_AT, Audit, AuditName, Outcome
 from fglaudit.payloads import MessageBatch
 from fglaudit.rng import derive
 
@@ -27,7 +37,6 @@ PER_CLASS = 4000
 """Made-up nodes of every class."""
 GENERATORS = 32
 """Bindings that answer for the real nodes."""
-NAME = "reports"
 
 
 def class_reports_audits(staged: Staged, *, seed: int) -> tuple[Audit, ...]:
@@ -40,6 +49,7 @@ def _audits(stage: ReportStage, staged: Staged, seed: int) -> tuple[Audit, ...]:
     true = classes_of(stage.batch.payload, stage.field)
     answers = torch.stack([_answers(stage, seed, generator) for generator in range(GENERATORS)])
     found = [*_law(stage, seed), *alone(answers != true, 1 - stage.keep), *alike(answers, stage.keep, stage.classes)]
+    found += _together(stage, seed)
     if any(isinstance(fact, Memoised) for fact in on(staged.facts, type(stage.batch.payload))):
         found.append(_once(stage, seed))
     worst = min(found, key=lambda each: each.p)
@@ -48,24 +58,29 @@ def _audits(stage: ReportStage, staged: Staged, seed: int) -> tuple[Audit, ...]:
     foreign = not torch.equal(_answers(stage, seed, 0), answers[0])
     return (
         Audit(
-            NAME,
+            AuditName.REPORTS,
             Outcome.REFUTED if p <= REFUTED_AT else Outcome.PASSED,
             f"{stage.name}: {words} ({len(found)} tests, p {p:.2g})",
             p,
         ),
+        *_moves(stage, seed),
         _order(stage, seed),
         Audit(
-            "foreign randomness",
+            AuditName.FOREIGN_RANDOMNESS,
             Outcome.UNTESTED if foreign else Outcome.PASSED,
             f"equal generators gave {'different' if foreign else 'equal'} reports",
         ),
     )
 
 
-def _answers(stage: ReportStage, seed: int, generator: int) -> Tensor:
-    """Return what the real nodes report [n] under one generator."""
+def _answers(stage: ReportStage, seed: int, generator: int, true: Tensor | None = None) -> Tensor:
+    """Return what the real nodes report [n] under one generator, if their classes are ``true`` [n] (or their own)."""
     rng = derive(seed, "audits", "class reports", generator)
-    return classes_of(stage.fresh().release(_copied(stage.batch), rng), stage.field)
+    batch = _copied(stage.batch)
+    if true is not None:
+        nodes = stage.batch.payload.tensors()[NODES].cpu()
+        batch = _with_classes(stage, true[torch.argsort(torch.argsort(nodes, stable=True), stable=True)])
+    return classes_of(stage.fresh().release(batch, rng), stage.field)
 
 
 def _copied(batch: MessageBatch, **changed: Tensor) -> MessageBatch:
@@ -79,15 +94,43 @@ def _law(stage: ReportStage, seed: int) -> list[Found]:
     """Test how often nodes of every class report every class."""
     true = torch.arange(stage.classes).repeat(PER_CLASS)
     said = stage.answers(stage.fresh(), true, 0, derive(seed, "audits", "law of reports"))
-    counts = torch.bincount(true * stage.classes + said, minlength=stage.classes**2).view(stage.classes, -1)
-    stated = np.full(counts.shape, (1 - stage.keep) / (stage.classes - 1))
-    np.fill_diagonal(stated, stage.keep)
-    p = two_sided(counts.numpy(), PER_CLASS, stated)
-    return [
-        Found(float(p[one, other]), f"of {PER_CLASS} nodes of class {one} {int(counts[one, other])} report {other}")
-        for one in range(stage.classes)
-        for other in range(stage.classes)
-    ]
+    return law(said[None], true, stated_law(stage.keep, stage.classes), "")
+
+
+def _messages(stage: ReportStage) -> tuple[Tensor, Tensor]:
+    """Return the classes of the real nodes, in the order of their numbers, and in which message each reports [n]."""
+    order = torch.argsort(stage.batch.payload.tensors()[NODES].cpu(), stable=True)
+    return classes_of(stage.batch.payload, stage.field), stage.batch.entry_messages()[order]
+
+
+def _together(stage: ReportStage, seed: int) -> list[Found]:
+    """Test the lies of real nodes among others of few classes, and how many of them lie in every message."""
+    own, message = _messages(stage)
+    found: list[Found] = []
+    for number, (where, true) in enumerate(worlds(own, message, stage.classes, derive(seed, "audits", "worlds"))):
+        first = GENERATORS + number * WORLD
+        answers = torch.stack([_answers(stage, seed, generator, true) for generator in range(first, first + WORLD)])
+        found += [
+            *law(answers, true, stated_law(stage.keep, stage.classes), where),
+            *shares(answers, true, message, stage.keep),
+        ]
+    return found
+
+
+def _moves(stage: ReportStage, seed: int) -> list[Audit]:
+    """Return that what nodes report moves with the classes of others while draws are equal, if it does: of how they are
+    tied, tests of numbers of lies see some ways."""
+    own, _ = _messages(stage)
+    for generator in range(EQUAL_DRAWS):
+        other, kept = some_moved(own, stage.classes, derive(seed, "audits", "moved classes", generator))
+        one, two = (_answers(stage, seed, generator, true) for true in (own, other))
+        if not torch.equal(one[kept], two[kept]):
+            why = (
+                f"{stage.name}: with equal draws, what a node reports moves with the classes of other nodes, so it is"
+                " not known to protect each by itself; draw the same numbers for every node, whatever its class is"
+            )
+            return [Audit(AuditName.REPORTS, Outcome.UNTESTED, why)]
+    return []
 
 
 def alone(lies: Tensor, chance: float) -> list[Found]:
@@ -139,22 +182,14 @@ def _order(stage: ReportStage, seed: int) -> Audit:
             seen.append(stage.fresh().release(_copied(batch), rng).tensors()[NODES])
     one, other = (torch.stack(seen) for seen in orders)
     if torch.equal(one, other):
-        return Audit("fields", Outcome.PASSED, "the order of reports stays with other classes")
+        return Audit(AuditName.FIELDS, Outcome.PASSED, "the order of reports stays with other classes")
     fixed = bool((one == one[:1]).all()) and bool((other == other[:1]).all())
     p = 0.5**GENERATORS if fixed else None
     outcome = Outcome.REFUTED if fixed else Outcome.UNTESTED
-    return Audit("fields", outcome, f"the order of the rows of {stage.name} moves with the classes", p)
+    return Audit(AuditName.FIELDS, outcome, f"the order of the rows of {stage.name} moves with the classes", p)
 
 
 def _with_classes(stage: ReportStage, classes: Tensor) -> MessageBatch:
     """Return the real messages with other true ``classes`` [n], row by row."""
     true = stage.batch.payload.tensors()[stage.field]
     return _copied(stage.batch, **{stage.field: one_hot(classes, stage.classes).to(true)})
-
-
-def two_sided(
-    counts: npt.NDArray[np.int64], runs: int | npt.NDArray[np.int64], chance: float | npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """Return p-values [...] of binomial counts [...] in ``runs`` draws each."""
-    tails = np.minimum(binom.cdf(counts, runs, chance), binom.sf(counts - 1, runs, chance))
-    return np.asarray(np.minimum(1.0, 2 * tails))

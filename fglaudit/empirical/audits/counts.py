@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fglaudit.context import Context
-from fglaudit.guarantees import Audit, Outcome
+from fglaudit.guarantees import Audit, AuditName, Outcome
 from fglaudit.interfaces import Guarantee
 from fglaudit.payloads import ModelUpdate
 from fglaudit.privacy.accounted import Accounted, Noised
@@ -15,7 +15,7 @@ LARGER = 1 + 1e-3
 
 def releases_audit(context: Context, promise: Guarantee, accounted: Accounted | str, counted: Counted) -> Audit:
     """Return whether more was released than the protocol and the guarantee state; fewer are a note."""
-    name = "releases"
+    name = AuditName.RELEASES
     if not isinstance(accounted, Accounted):
         return Audit(name, Outcome.UNTESTED, "no mechanism was accounted whose releases could be counted")
     words = []
@@ -38,10 +38,14 @@ def epsilon_audits(promise: Guarantee, accounted: Accounted | str) -> tuple[Audi
         return ()
     words = f"its author states epsilon {author:.4g}; facts and releases counted give {accounted.epsilon:.4g}"
     if accounted.epsilon <= author * LARGER:
-        return (Audit("epsilon", Outcome.PASSED, words),)
+        return (Audit(AuditName.EPSILON, Outcome.PASSED, words),)
     if accounted.exact:
-        return (Audit("epsilon", Outcome.REFUTED, words),)
-    return (Audit("epsilon", Outcome.UNTESTED, f"{words}, which is an upper bound: a better accountant may have less"),)
+        return (Audit(AuditName.EPSILON, Outcome.REFUTED, words),)
+    return (
+        Audit(
+            AuditName.EPSILON, Outcome.UNTESTED, f"{words}, which is an upper bound: a better accountant may have less"
+        ),
+    )
 
 
 def _seen(context: Context, part: Noised, counted: Counted) -> int:

@@ -18,7 +18,7 @@ from fglaudit.empirical.replays.local_stages import RowStage
 from fglaudit.empirical.replays.message_stage import MessageStage
 from fglaudit.empirical.replays.stages import Pair, Stage
 from fglaudit.empirical.replays.staging import Staged
-from fglaudit.guarantees import REFUTED_AT, Audit, Outcome
+from fglaudit.guarantees import REFUTED_AT, Audit, AuditName, Outcome
 from fglaudit.privacy.accounted import Accounted
 from fglaudit.privacy.tradeoff import TradeOff
 from fglaudit.rng import derive
@@ -103,7 +103,7 @@ def distinguisher_audit(staged: Staged, accounted: Accounted, *, seed: int) -> A
             pairs = stage.pairs(derive(seed, "audits", "pairs", number))
             listed += [(stage, pair) for pair in ([pairs[0]] if len(pairs) == 1 else [pairs[0], pairs[-1]])]
     if not listed:
-        return Audit("distinguisher", Outcome.UNTESTED, "nothing to replay")
+        return Audit(AuditName.DISTINGUISHER, Outcome.UNTESTED, "nothing to replay")
     tests = 2 * len(listed) + sum(opposite is not None for opposite in map(_opposite, *zip(*listed, strict=True)))
     curves: dict[int, Curve] = {}
     worst, words, reachable = 1.0, "nothing was to be seen", np.inf
@@ -131,4 +131,4 @@ def distinguisher_audit(staged: Staged, accounted: Accounted, *, seed: int) -> A
         reachable = min(reachable, largest_epsilon(stage.stated, copies // 2, REFUTED_AT / tests, accounted.delta))
     p = min(1.0, tests * worst)
     outcome = Outcome.REFUTED if p <= REFUTED_AT else Outcome.PASSED
-    return Audit("distinguisher", outcome, words, p, None, float(reachable))
+    return Audit(AuditName.DISTINGUISHER, outcome, words, p, None, float(reachable))

@@ -10,12 +10,10 @@ from collections.abc import Sequence
 
 from fglaudit import registry
 from fglaudit.context import Context
-from fglaudit.guarantees import Audit, Outcome
+from fglaudit.guarantees import Audit, AuditName, Outcome
 from fglaudit.interfaces import FederatedProtocol, Guarantee
 from fglaudit.payloads import ModelUpdate
 from fglaudit.privacy.accounted import Accounted
-
-NAME = "sampling"
 
 
 def drawn_clients_audits(
@@ -30,6 +28,6 @@ def drawn_clients_audits(
         return ()
     if uploads.among > context.num_clients:
         words = f"{uploads.senders} of {uploads.among} clients are drawn as stated, and there are {context.num_clients}"
-        return (Audit(NAME, Outcome.REFUTED, words),)
+        return (Audit(AuditName.SAMPLING, Outcome.REFUTED, words),)
     words = f"that {uploads.senders} of {uploads.among} clients are drawn afresh in every round is {context.protocol}'s"
-    return (Audit(NAME, Outcome.UNTESTED, f"{words} own word, which is not tested"),)
+    return (Audit(AuditName.SAMPLING, Outcome.UNTESTED, f"{words} own word, which is not tested"),)

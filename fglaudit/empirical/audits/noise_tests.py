@@ -110,10 +110,7 @@ def _root(squares: Tensor) -> str:
 def wrong_shape(z: Tensor) -> Iterator[Found]:
     """Yield whether tails are cut, or the shape is another one."""
     flat = z.flatten()
-    largest = float(flat.abs().max())
-    # P[no entry beyond the largest one seen] = (1 - 2 P[above it]) ^ n
-    log_p = len(flat) * math.log1p(-2 * math.exp(float(log_ndtr(-largest)))) if largest > 0 else -math.inf
-    yield Found(math.exp(max(log_p, -700.0)), f"no noise beyond {largest:.3g} standard deviations, its tails are cut")
+    yield cut_tails(flat)
     step = max(1, len(flat) // SHAPE_SAMPLE)
     if larger(z):
         # With independent noise beside what is stated every size is exceeded at least as often (Anderson 1955).
@@ -123,6 +120,13 @@ def wrong_shape(z: Tensor) -> Iterator[Found]:
     yield light_tails(flat)
     p = float(stats.kstest(flat[::step].numpy(), "norm", method="asymp").pvalue)
     yield Found(p, "noise has another distribution than stated")
+
+
+def cut_tails(z: Tensor) -> Found:
+    """Return whether the largest of ``z`` [n] is too small: P[no entry beyond it] = (1 - 2 P[above it]) ^ n."""
+    largest = float(z.abs().max())
+    log_p = len(z) * math.log1p(-2 * math.exp(float(log_ndtr(-largest)))) if largest > 0 else -math.inf
+    return Found(math.exp(max(log_p, -700.0)), f"no noise beyond {largest:.3g} standard deviations, its tails are cut")
 
 
 def larger(z: Tensor) -> bool:

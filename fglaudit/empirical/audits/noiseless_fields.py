@@ -18,7 +18,7 @@ from fglaudit.empirical.replays.message_stage import MessageStage
 from fglaudit.empirical.replays.stages import Pair
 from fglaudit.empirical.replays.staging import Staged
 from fglaudit.empirical.replays.strongest_messages import repeated
-from fglaudit.guarantees import REFUTED_AT, Audit, Outcome
+from fglaudit.guarantees import REFUTED_AT, Audit, AuditName, Outcome
 from fglaudit.payloads import SERVER, MessageBatch, Payload
 from fglaudit.privacy.tradeoff import TradeOff
 from fglaudit.rng import derive
@@ -54,10 +54,16 @@ def noiseless_fields_audit(staged: Staged, *, seed: int) -> Audit | None:
     p = min(1.0, min((p for p, _ in moved), default=1.0) * max(1, len(moved)))
     if p <= REFUTED_AT:
         where = min(moved)[1]
-        return Audit("fields", Outcome.REFUTED, f"a field without noise tells whether the record is there: {where}", p)
+        return Audit(
+            AuditName.FIELDS, Outcome.REFUTED, f"a field without noise tells whether the record is there: {where}", p
+        )
     if moved:
-        return Audit("fields", Outcome.UNTESTED, f"a field without noise moves with the record: {moved[0][1]}", p)
-    return Audit("fields", Outcome.PASSED, "fields without noise are the same with the record and without it", p)
+        return Audit(
+            AuditName.FIELDS, Outcome.UNTESTED, f"a field without noise moves with the record: {moved[0][1]}", p
+        )
+    return Audit(
+        AuditName.FIELDS, Outcome.PASSED, "fields without noise are the same with the record and without it", p
+    )
 
 
 def _told_apart(stage: MessageStage | CapturedStage, pair: Pair, seed: int, count: int) -> float:

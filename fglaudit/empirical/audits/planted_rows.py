@@ -20,7 +20,7 @@ from fglaudit.empirical.replays.local_stages import RowStage, UpdateStage
 from fglaudit.empirical.replays.message_stage import MeanStage, MessageStage
 from fglaudit.empirical.replays.stages import HUGE, Stage
 from fglaudit.empirical.replays.staging import Staged
-from fglaudit.guarantees import REFUTED_AT, Audit, Outcome
+from fglaudit.guarantees import REFUTED_AT, Audit, AuditName, Outcome
 from fglaudit.privacy.accounting import Relation
 from fglaudit.privacy.tradeoff import TradeOff
 from fglaudit.rng import derive
@@ -67,7 +67,7 @@ def planted_rows_audit(staged: Staged, *, seed: int) -> Audit:
     listed = [(stage, candidates_of(stage, derive(seed, "audits", "candidates"))) for stage in played]
     listed = [(stage, rows) for stage, rows in listed if len(rows) > 1]
     if not listed:
-        return Audit("planted rows", Outcome.UNTESTED, "no row can be planted")
+        return Audit(AuditName.PLANTED_ROWS, Outcome.UNTESTED, "no row can be planted")
     worst, words = 1.0, ""
     for count, (stage, rows) in enumerate(listed):
         copies = max(50, min(REPLAYS, 2**23 // max(1, stage.cost)))
@@ -81,7 +81,7 @@ def planted_rows_audit(staged: Staged, *, seed: int) -> Audit:
                 f" {bound:.3f} are allowed"
             )
     p = min(1.0, len(listed) * worst)
-    return Audit("planted rows", Outcome.REFUTED if p <= REFUTED_AT else Outcome.PASSED, words, p)
+    return Audit(AuditName.PLANTED_ROWS, Outcome.REFUTED if p <= REFUTED_AT else Outcome.PASSED, words, p)
 
 
 def _right(stage: Stage, rows: Sequence[Tensor], copies: int, rng: torch.Generator) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from torch import Tensor
 from fglaudit.empirical.replays.staging import Staged
 from fglaudit.facts import MULTI_BIT, ROWS, Randomised, first
 from fglaudit.graph import ClientGraph
-from fglaudit.guarantees import REFUTED_AT, Audit, Outcome
+from fglaudit.guarantees import REFUTED_AT, Audit, AuditName, Outcome
 from fglaudit.rng import derive
 
 GENERATORS = 12
@@ -30,7 +30,7 @@ def reports_audits(staged: Staged, clients: Sequence[ClientGraph], *, seed: int)
         return ()
     parameters = dict(fact.parameters)
     if fact.kind != MULTI_BIT:
-        return (Audit("reports", Outcome.UNTESTED, f"random reports of kind {fact.kind!r} have no test here"),)
+        return (Audit(AuditName.REPORTS, Outcome.UNTESTED, f"random reports of kind {fact.kind!r} have no test here"),)
     middle = (float(parameters["low"]) + float(parameters["high"])) / 2
     real = [_prepared(staged, clients, seed, generator) for generator in range(GENERATORS)]
     again = _prepared(staged, clients, seed, 0)
@@ -61,12 +61,14 @@ def reports_audits(staged: Staged, clients: Sequence[ClientGraph], *, seed: int)
     refuted = [(words, chance) for words, (seen, chance) in tests.items() if seen and 4 * chance <= REFUTED_AT]
     if refuted:
         words, chance = refuted[0]
-        return (Audit("reports", Outcome.REFUTED, words, min(1.0, 4 * chance)),)
+        return (Audit(AuditName.REPORTS, Outcome.REFUTED, words, min(1.0, 4 * chance)),)
     foreign = not torch.equal(again, real[0])
     return (
-        Audit("reports", Outcome.PASSED, f"{nodes} nodes under {GENERATORS} generators: random, each by itself"),
         Audit(
-            "foreign randomness",
+            AuditName.REPORTS, Outcome.PASSED, f"{nodes} nodes under {GENERATORS} generators: random, each by itself"
+        ),
+        Audit(
+            AuditName.FOREIGN_RANDOMNESS,
             Outcome.UNTESTED if foreign else Outcome.PASSED,
             "equal generators gave different reports" if foreign else "equal generators gave equal reports",
         ),

@@ -22,12 +22,11 @@ from fglaudit.empirical.replays.message_stage import MessageStage
 from fglaudit.empirical.replays.stages import stated_curve
 from fglaudit.empirical.replays.staging import Staged
 from fglaudit.facts import Absent
-from fglaudit.guarantees import REFUTED_AT, Audit, Outcome
+from fglaudit.guarantees import REFUTED_AT, Audit, AuditName, Outcome
 from fglaudit.interfaces import Guarantee
 from fglaudit.privacy.accounting import epsilon_of_mu
 from fglaudit.rng import derive
 
-NAME = "shares"
 SLACK = 1e-3
 """Relative error of an epsilon that is found by search."""
 
@@ -57,27 +56,31 @@ def shares_audit(prepared: Staged, promise: Guarantee, uploads: Uploads | str, *
         return None
     one = next((s for stages in prepared.stages.values() for s in stages if type(s) is MessageStage), None)
     if one is None or one.noise.by_server or one.noise.distribution != "gaussian" or isinstance(uploads, str):
-        return Audit(NAME, Outcome.UNTESTED, "no Gaussian noise of clients on what they send could be replayed")
+        return Audit(
+            AuditName.SHARES, Outcome.UNTESTED, "no Gaussian noise of clients on what they send could be replayed"
+        )
     gone = max((fact.most(uploads.senders) for fact in prepared.facts if isinstance(fact, Absent)), default=0)
     colluding = max(colluding, gone)
     honest, left = uploads.senders - colluding, 1 - colluding * uploads.share
     if honest < 1 or left <= 0:
-        return Audit(NAME, Outcome.REFUTED, f"{colluding} of {uploads.senders} colluding clients leave no noise")
+        return Audit(
+            AuditName.SHARES, Outcome.REFUTED, f"{colluding} of {uploads.senders} colluding clients leave no noise"
+        )
     noise = one.noise
     # The root of the sum of the others' squared weights is least where these are equal.
     mu = math.sqrt(noise.releases * honest) * noise.sensitivity * uploads.share / (noise.scale * left)
     spent = epsilon_of_mu(mu, delta)
     words = f"sums less the messages of {colluding} of {uploads.senders} clients: epsilon {spent:.4g} of {epsilon:.4g}"
     if spent > epsilon * (1 + SLACK):
-        return Audit(NAME, Outcome.REFUTED, f"{words} is accounted from what is stated")
+        return Audit(AuditName.SHARES, Outcome.REFUTED, f"{words} is accounted from what is stated")
     together = dataclasses.replace(noise, scale=noise.scale * math.sqrt(honest))
     fields = {f.name: getattr(one, f.name) for f in dataclasses.fields(one)}
     fields |= {"noise": together, "stated": stated_curve(together), "clients": uploads.senders}
     stage = SumStage(**fields, colluding=colluding)
-    pairs = stage.pairs(derive(seed, "audits", NAME))
+    pairs = stage.pairs(derive(seed, "audits", "shares"))
     curve, level = Curve.of(stage.stated), REFUTED_AT / len(pairs)
     seen = [replayed(stage, pair, curve, level, (seed, -1 - at)) for at, pair in enumerate(pairs)]
     worst, power = min(seen, key=lambda found: found.p), max(found.power for found in seen)
     p = min(1.0, len(seen) * worst.p)
     outcome = Outcome.REFUTED if p <= REFUTED_AT else Outcome.PASSED if power >= ENOUGH else Outcome.UNTESTED
-    return Audit(NAME, outcome, f"{words}; {worst.words}", p, power)
+    return Audit(AuditName.SHARES, outcome, f"{words}; {worst.words}", p, power)

@@ -21,7 +21,7 @@ from fglaudit.empirical.replays.scores import score_of, scores, stage_sampled
 from fglaudit.empirical.replays.stages import Pair, Stage
 from fglaudit.empirical.replays.staging import Staged
 from fglaudit.errors import FglauditError
-from fglaudit.guarantees import REFUTED_AT, Audit, MeasuredCurve, Outcome
+from fglaudit.guarantees import REFUTED_AT, Audit, AuditName, MeasuredCurve, Outcome
 from fglaudit.privacy.accounted import Accounted
 from fglaudit.privacy.tradeoff import TradeOff, narrowed
 from fglaudit.rng import derive
@@ -60,7 +60,7 @@ class Seen:
 def trade_off_audit(staged: Staged, accounted: Accounted, *, seed: int) -> Audit:
     """Return the audit of the composed trade-off curve."""
     if not staged.stages:
-        return Audit("trade-off", Outcome.UNTESTED, "; ".join(staged.left_out) or "nothing to replay")
+        return Audit(AuditName.TRADE_OFF, Outcome.UNTESTED, "; ".join(staged.left_out) or "nothing to replay")
     listed = [
         (number, stage, pair)
         for number, stages in staged.stages.items()
@@ -97,7 +97,7 @@ def trade_off_audit(staged: Staged, accounted: Accounted, *, seed: int) -> Audit
         detail += "; samples hide how small the noise is: the power is that of the audit of the noise itself"
     if staged.left_out:
         detail += "; not replayed: " + "; ".join(staged.left_out)
-    return Audit("trade-off", outcome, detail, p, least, reachable, _curve_of(all_, accounted.delta, seed))
+    return Audit(AuditName.TRADE_OFF, outcome, detail, p, least, reachable, _curve_of(all_, accounted.delta, seed))
 
 
 def _curve_of(seen: list[Seen], delta: float, seed: int) -> MeasuredCurve | None:

@@ -37,7 +37,7 @@ from fglaudit.facts import (
     on,
 )
 from fglaudit.graph import FederatedGraph
-from fglaudit.guarantees import Audit, Outcome
+from fglaudit.guarantees import Audit, AuditName, Outcome
 from fglaudit.interfaces import Defense, FederatedProtocol, Guarantee
 from fglaudit.payloads import ModelUpdate
 from fglaudit.privacy.accounted import Accounted, Noised
@@ -262,7 +262,7 @@ def _by_relation(noised: Noised, clips: Sequence[Clipped], accounted: Accounted)
 
 def foreign_audit(seen: Examined, accounted: Accounted | str) -> Audit:
     """Return whether all randomness is the run's own: nothing moves with equal draws, and all noise with others."""
-    name = "foreign randomness"
+    name = AuditName.FOREIGN_RANDOMNESS
     if strange := seen.same.named():
         detail = f"{', '.join(strange[:4])} differ between two replays with equal draws: foreign randomness"
         return Audit(name, Outcome.UNTESTED, detail)
@@ -284,7 +284,7 @@ def foreign_audit(seen: Examined, accounted: Accounted | str) -> Audit:
 
 def sensitivity_audit(seen: Examined) -> Audit:
     """Return whether a record moves a release further than stated: with equal draws the difference has no noise."""
-    name = "sensitivity"
+    name = AuditName.SENSITIVITY
     far = [step for step in seen.steps if step.length > step.stated * (1 + 1e-4)]
     if far:
         step = max(far, key=lambda s: s.share)

@@ -10,7 +10,7 @@ from fglaudit.empirical.fields.examined import Examined
 from fglaudit.empirical.fields.forced_replay import kinds
 from fglaudit.empirical.fields.moves import PRESENCE
 from fglaudit.facts import Field, Unstated
-from fglaudit.guarantees import UNSTATED_CHANGE, Audit, FieldState, Outcome, Protection, Word
+from fglaudit.guarantees import UNSTATED_CHANGE, Audit, AuditName, FieldState, Outcome, Protection, Word
 from fglaudit.interfaces import Guarantee
 from fglaudit.payloads import Payload
 from fglaudit.privacy.accounted import Accounted
@@ -192,7 +192,7 @@ def _is_value(payload: str, name: str, seen: Examined) -> bool:
 
 def fields_audit(seen: Examined, promise: Guarantee, sealed: Collection[str], counted: Counted) -> Audit:
     """Return whether a field that the guarantee is about moves with a record and nothing covers it."""
-    name = "fields"
+    name = AuditName.FIELDS
     open_ = [
         (payload, by_server, field)
         for payload, by_server, field in seen.moved

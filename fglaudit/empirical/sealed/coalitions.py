@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from fglaudit.empirical.sealed.replay import SealedTrace
-from fglaudit.guarantees import Audit, Outcome
+from fglaudit.guarantees import Audit, AuditName, Outcome
 from fglaudit.he.packed_rows import PackedRows
 from fglaudit.he.threshold_bfv import ThresholdBfv
 
-NAME = "coalitions"
 _BY_CHANCE = 0.01
 """Of the slots: what shares that do not suffice open is random modulo a prime of 51 bits."""
 
@@ -35,24 +34,30 @@ def coalitions_audit(trace: SealedTrace) -> tuple[Audit, ...]:
 def _tried(codec: ThresholdBfv, rows: PackedRows) -> Audit:
     sent = next((block for bundle in rows.bundles for block in bundle.blocks.values()), None)
     if sent is None:
-        return Audit(NAME, Outcome.UNTESTED, "no client sent a ciphertext in the rounds that were replayed")
+        return Audit(
+            AuditName.COALITIONS, Outcome.UNTESTED, "no client sent a ciphertext in the rounds that were replayed"
+        )
     if (several := int((rows.layout.receivers_of_blocks() > 1).sum())) > 0:
         why = f"all partial decryptions of {several} ciphertexts travel, as they are opened for several clients"
-        return Audit(NAME, Outcome.REFUTED, why)
+        return Audit(AuditName.COALITIONS, Outcome.REFUTED, why)
     everyone = list(range(codec.parties))
     sealed = codec.opened_by(everyone, [sent])
     if not bool(sealed.any()):
-        return Audit(NAME, Outcome.UNTESTED, "what was sealed is all zeros, so that openings cannot be told apart")
+        return Audit(
+            AuditName.COALITIONS,
+            Outcome.UNTESTED,
+            "what was sealed is all zeros, so that openings cannot be told apart",
+        )
     tried = [everyone[:size] for size in range(1, codec.parties - 1)]
     tried += [everyone[:left] + everyone[left + 1 :] for left in everyone]
     worst = {len(holders): _right(codec.opened_by(holders, [sent]), sealed) for holders in tried}
     if max(worst.values()) > _BY_CHANCE:
         size = max(worst, key=lambda size: worst[size])
         why = f"{size} of {codec.parties} clients open {100 * worst[size]:.1f} % of the slots of a message"
-        return Audit(NAME, Outcome.REFUTED, why)
+        return Audit(AuditName.COALITIONS, Outcome.REFUTED, why)
     sizes = f"1 to {codec.parties - 1}" if codec.parties > 2 else "1"
     words = f"{len(tried)} coalitions of {sizes} of {codec.parties} clients open nothing of a message, all together do"
-    return Audit(NAME, Outcome.PASSED, words)
+    return Audit(AuditName.COALITIONS, Outcome.PASSED, words)
 
 
 def _right(opened: Tensor, sealed: Tensor) -> float:

@@ -12,10 +12,9 @@ import numpy as np
 from torch import Tensor
 
 from fglaudit.defenses.aggregation.secure_aggregation import MaskingRound
-from fglaudit.guarantees import Audit, Outcome
+from fglaudit.guarantees import Audit, AuditName, Outcome
 from fglaudit.he.codec import Codec
 
-NAME = "key material"
 _WINDOW = 24
 """Bytes of a key that are searched for at a time: 192 bits do not occur by chance."""
 _WINDOWS = 8
@@ -29,8 +28,14 @@ def key_audit(clear: Sequence[tuple[str, Tensor]], codecs: Sequence[Codec], roun
     for name, blob in _seen(clear, codecs, rounds):
         looked += len(blob)
         if any(needle in blob for needle in keys):
-            return Audit(NAME, Outcome.REFUTED, f"the server got key material in {name}: it can read what is sealed")
-    return Audit(NAME, Outcome.PASSED, f"no key material in {looked} bytes that the server saw or holds")
+            return Audit(
+                AuditName.KEY_MATERIAL,
+                Outcome.REFUTED,
+                f"the server got key material in {name}: it can read what is sealed",
+            )
+    return Audit(
+        AuditName.KEY_MATERIAL, Outcome.PASSED, f"no key material in {looked} bytes that the server saw or holds"
+    )
 
 
 def _of_codec(codec: Codec) -> Iterator[bytes]:

@@ -70,7 +70,7 @@ def digest(graph: Graph) -> str:
     return content.hexdigest()
 
 
-def look_safely(spec: DatasetSpec, looking: Look = look) -> Loaded | TooLarge:
+def look_safely(spec: DatasetSpec) -> Loaded | TooLarge:
     """Load a data set, in a process of its own unless it is small: what does not fit costs no more than that process.
 
     Raises:
@@ -80,9 +80,9 @@ def look_safely(spec: DatasetSpec, looking: Look = look) -> Loaded | TooLarge:
     if size.bytes > machine_memory():
         return TooLarge(without_memory(spec, "before loading its data"))
     if size.bytes * (1 if spec.path is None else UNFOLDS) > LOADED_HERE:
-        return _apart(spec, looking)
+        return _apart(spec)
     try:
-        return looking(spec)
+        return look(spec)
     except (MemoryError, RuntimeError) as error:
         return _too_large(spec, error)
 
@@ -111,8 +111,8 @@ def _too_large(spec: DatasetSpec, error: MemoryError | RuntimeError) -> TooLarge
     return TooLarge(without_memory(spec, "while loading its data", type(error).__name__))
 
 
-def _apart(spec: DatasetSpec, looking: Look) -> Loaded | TooLarge:
-    process, here = start_child(_child, spec, looking)
+def _apart(spec: DatasetSpec) -> Loaded | TooLarge:
+    process, here = start_child(_child, spec, look)
     try:
         found = here.recv()
     except EOFError:

@@ -15,7 +15,17 @@ from typing import Any
 from fglaudit.errors import FglauditError, shown
 from fglaudit.files.own import stamped, unstamped
 from fglaudit.finding import INTERVALS, NO, YES, Cause, CellRecord, Finding, Status
-from fglaudit.guarantees import RELATIONS, Audit, FieldState, MeasuredCurve, Outcome, Protection, Verdict, Word
+from fglaudit.guarantees import (
+    RELATIONS,
+    Audit,
+    AuditName,
+    FieldState,
+    MeasuredCurve,
+    Outcome,
+    Protection,
+    Verdict,
+    Word,
+)
 from fglaudit.quantities.rows.examples import RowExample
 from fglaudit.scoring.clusters import PairedClusters
 
@@ -244,6 +254,7 @@ _VERDICT |= {
     "relation": lambda value: value in ("", *RELATIONS),
 }
 _AUDIT = {f.name: _column(f.name, str(f.type)) for f in fields(Audit)} | {
+    "name": _one_of(AuditName),
     "outcome": _one_of(Outcome),
     "measured": lambda value: value is None or isinstance(value, dict),
 }

@@ -35,31 +35,26 @@ SECONDS_EACH, SECONDS_ALL = 60.0, 180.0
 
 
 def forecasts(
-    cells: Collection[Cell],
-    skipped: Collection[DatasetSpec] = (),
-    each: float | None = None,
-    whole: float | None = None,
+    cells: Collection[Cell], skipped: Collection[DatasetSpec] = ()
 ) -> Iterator[tuple[list[Cell], Forecast | str]]:
     """Yield the cells of every setting with what one of them will take, or why that is not known.
 
     Args:
         skipped: data sets that are not loaded.
-        each, whole: seconds for the first rounds of one cell, and for all of them; by default the module's.
     """
-    each, whole = SECONDS_EACH if each is None else each, SECONDS_ALL if whole is None else whole
     groups: dict[str, list[Cell]] = defaultdict(list)
     for cell in cells:
         groups[_setting(cell)].append(cell)
-    end = time.monotonic() + whole
+    end = time.monotonic() + SECONDS_ALL
     with _Prober() as prober:
         for members in groups.values():
             cell = members[0]
             if (why := _unknown(cell, skipped)) is not None:
                 yield members, f"not estimated: {why}"
             elif time.monotonic() > end:
-                yield members, f"not estimated: others took {whole:.0f} s"
+                yield members, f"not estimated: others took {SECONDS_ALL:.0f} s"
             else:
-                yield members, prober.ask(_built_in(cell), each)
+                yield members, prober.ask(_built_in(cell), SECONDS_EACH)
 
 
 def _setting(cell: Cell) -> str:

@@ -44,6 +44,7 @@ from fglaudit.rng import derive
 
 SEEDS = range(10)
 SUMS, WEIGHTED, UNPENALISED = f"FedGCN{BY_THEIR_CODE}", "DistGAT, weighted, peak", "GCN, without penalty"
+SMOOTH = unprinted.SMOOTH
 _STEPS = {"rounds": 150, "local_steps": 1, "optimizer": "sgd", "learning_rate": 2.0}
 SETTINGS: dict[str, dict[str, Any]] = {
     "cora": _STEPS | {"weight_decay": 5e-3, "dropout": 0.5, "feature_dropout": 0.5},
@@ -113,7 +114,8 @@ def protocol(row: Published) -> FederatedProtocol:
     remote = "embeddings" if row.method.endswith("embeddings") else "matrices"
     variant = "vector" if row.method.startswith("Vector") else "matrix"
     changed = {"degree": 16, "remote": remote, "variant": variant} | unprinted.fields(row.setting)
-    return FedGAT(**shared | changed)
+    found = FedGAT(**shared | changed)
+    return replace(found, source="code", domain=5.0) if row.method == SMOOTH else found
 
 
 def more(rows: tuple[Published, ...]) -> tuple[Published, ...]:

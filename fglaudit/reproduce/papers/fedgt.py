@@ -1,4 +1,5 @@
-"""FedGT's Tables 1, 2, 4, 11 and 12: clients' mean test accuracy in the round with the best validation accuracy.
+"""FedGT's accuracies: clients' mean test accuracy in the round with the best validation accuracy, of curves that of the
+round that a row names.
 
 Settings of the paper's section D.3: largest component of the graph, 20/40/40 % of every client's nodes (Louvain:
 60/20/20), local differential privacy with delta 0.002 and lambda 0.001 on the uploaded global nodes alone. What it
@@ -32,9 +33,7 @@ split here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
@@ -43,31 +42,27 @@ from fglaudit.datasets import DatasetSpec
 from fglaudit.datasets.spec import Scaling, Split
 from fglaudit.defenses.noise.clipped_laplace import ClippedLaplace
 from fglaudit.defenses.none import NoDefense
-from fglaudit.federated.subgraph_protocol import SubgraphProtocol
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import FederatedProtocol
+from fglaudit.interfaces import FederatedProtocol, Trained
 from fglaudit.partition import PartitionSpec
 from fglaudit.partition.schemes import Scheme
-from fglaudit.protocols.baselines.fedavg_gophormer import FedAvgGophormer
-from fglaudit.protocols.baselines.fedavg_graphgps import FedAvgGraphGPS
-from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
-from fglaudit.protocols.baselines.fedper_sage import FedPerSage
-from fglaudit.protocols.baselines.gcfl_sage import GCFLSage
-from fglaudit.protocols.baselines.local_gt import LocalGT
 from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.protocols.fedgt.hybrid_protocol import HybridProtocol
 from fglaudit.protocols.fedgt.sources import AS_PUBLISHED
 from fglaudit.protocols.fedpub.fedpub import FedPub
-from fglaudit.protocols.fedsage.fedsage import FedSage
-from fglaudit.reproduce.authors_code.fedgt_baselines import (
-    PublishedFedAvg,
-    PublishedFedPer,
-    PublishedFedSage,
-    PublishedGCFL,
-)
 from fglaudit.reproduce.papers import unprinted
-from fglaudit.reproduce.published import AT_THEIR_RATE, BY_THEIR_CODE, FEW_HIDDEN, PARTED_CLUSTERS, Published
-from fglaudit.reproduce.rounds import at_round
+from fglaudit.reproduce.papers.fedgt_methods import (
+    BASELINES,
+    NOISY_UPDATES,
+    OF_CODE,
+    PARTED,
+    SETTINGS,
+    VARIANTS,
+    WITH_FEW_HIDDEN,
+)
+from fglaudit.reproduce.papers.fedgt_rows import OWN_WEIGHT
+from fglaudit.reproduce.published import AT_THEIR_RATE, BY_THEIR_CODE, Published
+from fglaudit.reproduce.rounds import ROUND, at_round, numbers
 from fglaudit.reproduce.trainings import CPU, Measured, Training, trained
 from fglaudit.rng import derive
 
@@ -79,70 +74,32 @@ _SCHEMES: dict[str, Scheme] = {
     "louvain": "louvain",
     "unbalanced": "unbalanced",
 }
-PARTED = f"GCFL+{PARTED_CLUSTERS}"
-WITH_FEW_HIDDEN = f"FedSage+{FEW_HIDDEN}"
-_PARTING = 1.0
-"""The bound of ``PARTED``, in place of 0.05."""
-_LONG = {"rounds": 200, "local_epochs": 2}
-SETTINGS: dict[str, dict[str, Any]] = {"cora": {}, "citeseer": {}, "pubmed": {}, "photo": _LONG, "computers": _LONG}
-_BASELINES: dict[str, Callable[..., FederatedProtocol]] = {
-    "Local": LocalGT,
-    "FedAvg": FedAvgSage,
-    "FedPer": FedPerSage,
-    "GCFL+": GCFLSage,
-    PARTED: partial(GCFLSage, largest_mean=_PARTING),
-    "FedSage+": FedSage,
-    WITH_FEW_HIDDEN: partial(FedSage, hidden_share=0.1),
-    "FED-PUB": FedPub,
-    "Gophormer": FedAvgGophormer,
-    "GraphGPS": FedAvgGraphGPS,
-}
-_VARIANTS: dict[str, dict[str, Any]] = {
-    "FedGT": {},
-    "FedGT without noise": {"global_scale": 0.01},
-    "FedGT debiased": {"debiased": True},
-    "FedGT w/o optimal transport": {"similarity": "global-nodes-unaligned"},
-    "FedGT (local-update similarity)": {"similarity": "local-updates"},
-    "FedGT (label-distribution similarity)": {"similarity": "label-distributions"},
-    "FedGT (FedAvg aggregation)": {"similarity": "fedavg"},
-}
-"""Without noise global nodes start near the origin, as one of them takes all nodes otherwise."""
-AS_PUBLISHED_CODE = f"FedGT{BY_THEIR_CODE}"
-_ALONE = {name: value for name, value in AS_PUBLISHED.items() if name != "similarity"}
-_AVERAGED = {name: AS_PUBLISHED[name] for name in ("learning_rate", "weight_decay")} | {"tested": "local"}
-_COMPARED = {name: FedGT(**AS_PUBLISHED | fields) for name, fields in _VARIANTS.items() if "similarity" in fields}
-"""Table 12's ways to compare clients; the code itself is the one ``w/o optimal transport``."""
-_OF_CODE: dict[str, SubgraphProtocol] = {
-    "FedGT": FedGT(**AS_PUBLISHED),
-    **_COMPARED,
-    "Local": LocalGT(**_ALONE),
-    "FedAvg": PublishedFedAvg(),
-    "FED-PUB": FedPub(sparsity=0.0, proximal=0.0),
-    "FedPer": PublishedFedPer(),
-    "GCFL+": PublishedGCFL(),
-    PARTED: PublishedGCFL(largest_mean=_PARTING),
-    "FedSage+": PublishedFedSage(),
-    "Gophormer": FedAvgGophormer(**_AVERAGED),
-    "GraphGPS": FedAvgGraphGPS(**_AVERAGED),
-}
-"""By method of the paper, what its row ``as published code`` trains."""
-OWN_WEIGHT = "own-weight"
-"""A metric: the weight of a client's own model in its average, mean over clients and rounds."""
 TOO_LARGE = "not tried on a graph of this size: choosing neighbours by PageRank alone takes minutes per client"
 """On a drawn client of 34000 nodes, a fifth of ogbn-arxiv: 223 seconds and 4.8 GB."""
 NOISE = ClippedLaplace(clip=0.002, scale=0.001)
 """The paper's, on global nodes; its baselines have none."""
+_OF_NOISE = {field.name for field in fields(NOISE)}
+CURVE = 100
+"""Rounds that the paper's curves have, of all data sets."""
 
 
 def figure(row: Published, seed: int, root: str | None, device: torch.device = CPU) -> Measured | str:
     """Return our figure for ``row``, or why there is none."""
     if reason := obstacle(row):
         return reason
-    outcome, measured = trained(training(row, root), seed, device=device)
-    outcome = at_round(outcome, row.setting)
+    outcome, measured = outcome_of(row, seed, root, device)
     if row.metric == OWN_WEIGHT:
-        return replace(measured, value=float(outcome.series["own_weight"].mean().item()))
+        own = outcome.series["own_weight"]
+        return replace(
+            measured, value=float((own[outcome.round] if ROUND in numbers(row.setting) else own.mean()).item())
+        )
     return replace(measured, value=100 * outcome.client_mean)
+
+
+def outcome_of(row: Published, seed: int, root: str | None, device: torch.device) -> tuple[Trained, Measured]:
+    """Return the training behind ``row``, in which the round counts that the row asks for."""
+    outcome, measured = trained(training(row, root), seed, device=device)
+    return at_round(outcome, row.setting), measured
 
 
 def obstacle(row: Published) -> str:
@@ -158,7 +115,15 @@ def training(row: Published, root: str | None, **changes: Any) -> Training:
     """
     clear = "without noise" in row.method or row.method.endswith(BY_THEIR_CODE)
     noisy = row.method.startswith("FedGT") and not clear
-    return Training(*split_of(row, root), protocol(row, **changes), NOISE if noisy else NoDefense())
+    return Training(*split_of(row, root), protocol(row, **changes), noise_of(row) if noisy else NoDefense())
+
+
+def noise_of(row: Published) -> ClippedLaplace:
+    """Return the noise of a row of FedGT that has some: the paper's, with the clip and scale that the row names."""
+    on = (*NOISE.on, "ModelUpdate") if row.method == NOISY_UPDATES else NOISE.on
+    return replace(
+        NOISE, on=on, **{name: value for name, value in unprinted.fields(row.setting).items() if name in _OF_NOISE}
+    )
 
 
 def protocol(row: Published, **changes: Any) -> FederatedProtocol:
@@ -167,22 +132,32 @@ def protocol(row: Published, **changes: Any) -> FederatedProtocol:
         as_written = replace(row, method=row.method.removesuffix(AT_THEIR_RATE))
         return protocol(as_written, **{"learning_rate": AS_PUBLISHED["learning_rate"]} | changes)
     if row.method.endswith(BY_THEIR_CODE):
-        theirs = _OF_CODE[row.method.removesuffix(BY_THEIR_CODE)]
-        fields = SETTINGS.get(row.dataset, {})
+        theirs, overlapping = OF_CODE[row.method.removesuffix(BY_THEIR_CODE)], _scheme(row) == "overlapping"
+        settings = SETTINGS.get(row.dataset, {})
         if isinstance(theirs, HybridProtocol):
-            fields = {"rounds": 100} if row.setting == "overlapping" else {}
-        elif isinstance(theirs, FedPub) and row.setting == "overlapping":
-            fields = fields | {"tau": 5.0}
-        return replace(theirs, **fields | changes)
-    settings = SETTINGS.get(row.dataset, {}) | changes
-    if row.method in _BASELINES:
-        return _BASELINES[row.method](**settings)
-    return FedGT(**settings | _VARIANTS[row.method] | unprinted.fields(row.setting))
+            settings = {"rounds": 100} if overlapping else {}
+        elif isinstance(theirs, FedPub) and overlapping:
+            settings = settings | {"tau": 5.0}
+        return replace(theirs, **settings | _asked(row) | changes)
+    settings = SETTINGS.get(row.dataset, {}) | _asked(row) | changes
+    if row.method in BASELINES:
+        return BASELINES[row.method](**settings)
+    return FedGT(**VARIANTS[row.method] | settings)
+
+
+def _asked(row: Published) -> dict[str, Any]:
+    """Return the fields of the protocol that the row's setting names; a row of a curve is trained for all of it."""
+    rounds = {"rounds": CURVE} if ROUND in numbers(row.setting) else {}
+    return rounds | {name: value for name, value in unprinted.fields(row.setting).items() if name not in _OF_NOISE}
+
+
+def _scheme(row: Published) -> str:
+    return row.setting.split(", ")[0]
 
 
 def split_of(row: Published, root: str | None) -> tuple[DatasetSpec, PartitionSpec]:
     """Return data set and partition of ``row``."""
-    scheme = row.setting.split(", ")[0]
+    scheme = _scheme(row)
     fractions = (0.6, 0.2, 0.2) if scheme == "louvain" else (0.2, 0.4, 0.4)
     code = row.method.endswith(BY_THEIR_CODE)
     shared: Split = "random-shared" if scheme == "overlapping" or code else "random"
@@ -198,7 +173,7 @@ def more(rows: tuple[Published, ...]) -> tuple[Published, ...]:
     mine = [row for row in rows if row.table in tables]
     parted = [replace(row, method=PARTED) for row in mine if row.method == "GCFL+"]
     few_hidden = [replace(row, method=WITH_FEW_HIDDEN) for row in mine if row.method == "FedSage+"]
-    of_code = [row for row in (*mine, *parted) if row.method in _OF_CODE]
+    of_code = [row for row in (*mine, *parted) if row.method in OF_CODE]
     as_published = [replace(row, method=row.method + BY_THEIR_CODE) for row in of_code]
     at_rate = [replace(row, method=row.method + AT_THEIR_RATE) for row in mine if row.method != "FED-PUB"]
     return (*as_published, *parted, *few_hidden, *at_rate)

@@ -16,7 +16,7 @@ from fglaudit.graph import FederatedGraph
 from fglaudit.nn.laplacian import laplacian_encoding
 from fglaudit.protocols.fedgt.fedgt import FedGT
 from fglaudit.protocols.fedgt.neighbor_sampling import find_candidates
-from fglaudit.reproduce.papers import fedgt
+from fglaudit.reproduce.papers import fedgt, fedgt_methods
 from fglaudit.reproduce.published import Published
 from fglaudit.reproduce.trainings import Measured, trained
 from fglaudit.rng import derive
@@ -27,7 +27,7 @@ _ROUNDS = (2, 7)
 
 def figure(row: Published, seed: int, root: str | None) -> Measured | str:
     """Return our figure for ``row``: percent of FedAvg's, or seconds per client."""
-    if row.dataset not in fedgt.SETTINGS:
+    if row.dataset not in fedgt_methods.SETTINGS:
         return fedgt.TOO_LARGE
     if row.metric == "preprocessing-time":
         dataset, partition = fedgt.split_of(row, root)

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fglaudit.reproduce.papers import drawn
+from fglaudit.reproduce.papers import drawn, fedgt_rows, openfgl
 from fglaudit.reproduce.published import Published
 from fglaudit.reproduce.rounds import ROUND, UPDATE, numbers
 
 CONNECTIVITY = "lambda_max"
 """A metric: the largest eigenvalue of ``B_N L^+``."""
 DIRICHLET = {"iid": 10000.0, "partly iid beta=100": 100.0, "non-iid beta=1": 1.0}
-TAUS = (1, 5, 20, 100)
+SMOOTH = "FedGAT, source: code"
 
 
 def fields(setting: str) -> dict[str, Any]:
@@ -25,15 +25,12 @@ def fields(setting: str) -> dict[str, Any]:
 
 def rows_of(table: str) -> tuple[Published, ...]:
     """Return the rows of ``table`` that no paper prints."""
-    if rows := drawn.rows_of(table):
+    if rows := drawn.rows_of(table) or openfgl.rows_of(table):
         return rows
     if table == "gfl-appnp-figure2":
         return tuple(_connectivity())
-    return tuple(
-        Published(table, *row, metric, unit, None, None)
-        for row in _ROWS.get(table, ())
-        for metric, unit in _METRICS.get(table, {"accuracy": "percent"}).items()
-    )
+    others = tuple(Published(table, *row, "accuracy", "percent", None, None) for row in _ROWS.get(table, ()))
+    return (*others, *fedgt_rows.rows_of(table))
 
 
 _Row = tuple[str, str, str, str]
@@ -59,25 +56,6 @@ def _fedgat_clients() -> Iterator[_Row]:
                     yield dataset, setting, str(clients), method
 
 
-def _fedgt_sweeps() -> Iterator[_Row]:
-    sweeps = {"layers": (1, 2, 3, 4, 5), "global_nodes": (1, 5, 10, 20), "neighbors": (4, 8, 16, 32), "tau": TAUS}
-    for name, values in sweeps.items():
-        for value in values:
-            yield "cora", f"non-overlapping, {name}={value}", "10", "FedGT"
-
-
-def _fedgt_noise() -> Iterator[_Row]:
-    settings = (
-        ("cora", "non-overlapping", "5"),
-        ("citeseer", "non-overlapping", "5"),
-        ("citeseer", "overlapping", "10"),
-    )
-    for dataset, scheme, clients in settings:
-        for tau in TAUS:
-            for method in ("FedGT", "FedGT without noise", "FedGT debiased"):
-                yield dataset, f"{scheme}, tau={tau}", clients, method
-
-
 def _one_topology() -> Iterator[_Row]:
     """Yield the rows of csbm-dnc with one topology for all draws, as the paper has it: which one is not published."""
     for method in ("APPNP", "GFL-APPNP I=10", "GFL-APPNP I=20", "GFL-APPNP I=50", "GFL-APPNP-V2 I=10", "GraphSAGE"):
@@ -93,18 +71,16 @@ def _connectivity() -> Iterator[Published]:
         yield Published(*row, "accuracy", "percent", None, None)
 
 
-_METRICS = {"fedgt-tau": {"accuracy": "percent", "own-weight": "weight"}}
 _ROWS: dict[str, tuple[_Row, ...]] = {
     "fedgcn-figure2": tuple(_fedgcn_depth()),
     "fedgcn-figure5": tuple(_fedgcn_clients()),
     "fedgat-table1": tuple(
-        (dataset, setting, "10", "FedGAT, remote: embeddings")
+        (dataset, setting, "10", method)
         for dataset in ("cora", "citeseer", "pubmed")
         for setting in ("iid", "non-iid beta=1")
+        for method in ("FedGAT, remote: embeddings", SMOOTH)
     ),
     "fedgat-figure2": tuple(_fedgat_clients()),
-    "fedgt-figure3": tuple(_fedgt_sweeps()),
-    "fedgt-tau": tuple(_fedgt_noise()),
     "nfedgnn-section4.2": (("cora", "", "2708", "nFedGNN-GCN, row-normalised"),),
     "gfl-appnp-table2": (
         *((dataset, "", "", "GFL-APPNP I=10, averaging all") for dataset in ("csbm-dnc", "subcora", "csbm-snc")),

@@ -8,8 +8,11 @@ from typing import Any
 
 from fglaudit.execution.folder.csv_files import csv_text
 from fglaudit.files.own import write_atomic
+from fglaudit.reproduce.matrices import stored
+from fglaudit.reproduce.measuring import seeds_of
 from fglaudit.reproduce.printing.curves import curves
 from fglaudit.reproduce.printing.dot_plot import dot_plot
+from fglaudit.reproduce.printing.heat_maps import heat_maps
 from fglaudit.reproduce.printing.panels import panels_of
 from fglaudit.reproduce.published import TITLES
 from fglaudit.reproduce.run import Compared, rounded
@@ -22,9 +25,14 @@ SHOWN = ("row", "paper", "ours", "gap", "in deviations", "runs", "CPU s", "GB")
 
 
 def write(table: str, rows: Sequence[Compared], folder: Path) -> list[Path]:
-    """Write ``table.md``, ``table.csv`` and ``table.svg`` into ``folder``, which is there; returns their paths."""
+    """Write ``table.md``, ``table.csv`` and ``table.svg`` into ``folder``, which is there; returns their paths.
+
+    Where figures were computed from matrices of pairs of clients, ``heat_maps.svg`` is written too.
+    """
     drawn = curves if "-figure" in table and panels_of(rows) else dot_plot
     texts = {"table.md": markdown(table, rows), "table.csv": as_csv(rows), "table.svg": drawn(TITLES[table], rows)}
+    if maps := stored(folder, [row.row for row in rows], seeds_of(rows[0].row)):
+        texts["heat_maps.svg"] = heat_maps(TITLES[table], maps)
     for name, text in texts.items():
         write_atomic(folder / name, text)
     return [folder / name for name in texts]

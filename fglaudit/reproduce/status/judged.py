@@ -1,7 +1,9 @@
 """Which printed figures were measured, and which of them miss: from stored runs, never from a list of verdicts.
 
 A figure misses that is more than ``POINTS`` from the printed one, on either side: percentage points for accuracies and
-percent of the printed figure for all others. ``causes.csv`` names the pages that show by experiment why a row misses.
+percent of the printed figure for all others. ``causes.csv`` names the pages that show by experiment why a row misses;
+where the experiment is another reading of the row (column ``reading``, an end of its method), that reading must be
+measured and meet the figure, or the cause does not count.
 A row that was measured as its authors' code computes it alone, not by the text, is judged by that.
 A count of one random partition, whose seed is not published, is explained where our partitions lie on both sides of it,
 and so is an accuracy of FedGT's tables, which was measured on one partition and split, where ``ENOUGH`` of ours do.
@@ -9,7 +11,7 @@ and so is an accuracy of FedGT's tables, which was measured on one partition and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -140,7 +142,7 @@ def _judge(row: Published, by_key: Mapping[RowKey, Found]) -> Judged:
         return Judged(row, None, 0, BARRED if reason else OPEN, "", reason)
     if off(row, found.mean) <= POINTS:
         return Judged(row, found.mean, found.runs, HIT, found.page, "")
-    page, cause = _cause(row, {cause: as_read(reading) for reading, cause in CAUSES.items()})
+    page, cause = _cause(row, as_read)
     bounds = (
         (by_text, as_read(PARTED_CLUSTERS)),
         (theirs, as_read(PARTED_CLUSTERS + BY_THEIR_CODE)),
@@ -180,16 +182,23 @@ def _of_a_bound(row: Published, bounds: Iterable[tuple[Found | None, Found | Non
     return ""
 
 
-def _cause(row: Published, readings: Mapping[str, Found | None]) -> tuple[str, str]:
+def _cause(row: Published, as_read: Callable[[str], Found | None]) -> tuple[str, str]:
     """Return the page that shows why ``row`` misses and the cause; "" each where none is known.
 
     Args:
-        readings: by cause the same row as another reading of the paper has it; None where that was not measured.
+        as_read: given the end of a method, returns the same row as that reading of the paper has it; None where that
+            was not measured.
     """
+
+    def met(reading: str) -> bool:
+        found = as_read(reading)
+        return found is not None and off(row, found.mean) <= POINTS
+
     for line in packaged("causes.csv"):
-        if line["table"] == row.table and all(word in row.label for word in line["words"].split("; ")):
+        mine = line["table"] == row.table and all(word in row.label for word in line["words"].split("; "))
+        if mine and (not line["reading"] or met(line["reading"])):
             return line["page"], line["cause"]
-    for cause, found in readings.items():
-        if found is not None and off(row, found.mean) <= POINTS:
+    for reading, cause in CAUSES.items():
+        if met(reading):
             return PAGES[row.table.rpartition("-")[0]], cause
     return "", ""

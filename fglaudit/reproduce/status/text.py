@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fglaudit.errors import unknown
+from fglaudit.reproduce.measuring import seeds_of
 from fglaudit.reproduce.published import TITLES
 from fglaudit.reproduce.status.judged import (
     AIM,
@@ -103,7 +104,21 @@ def _answer(what: str, bound: str, rows: Sequence[Judged]) -> str:
         f"**Of {len(rows)} printed {what} {possible} can be run here and {ran} were: {count(HIT)} are within {bound} of"
         f" the printed figure, {count(EXPLAINED)} miss with a page that shows the cause, {count(MISSED)} miss without"
         f" ({above} above, {below} below{apart}): {share:.1f} % of those run; the aim is {100 * AIM:g} %.**"
+        f" {_behind(rows, ran)}"
     )
+
+
+def _behind(rows: Sequence[Judged], ran: int) -> str:
+    """Return how many runs are behind the figures that were measured: of ``rows`` these are ``ran``."""
+    measured = [row for row in rows if row.mean is not None]
+    planned = [len(seeds_of(row.row)) for row in measured]
+    whole = sum(row.runs >= seeds for row, seeds in zip(measured, planned, strict=True))
+    several = sum(seeds > 1 for seeds in planned)
+    once = sum(row.runs == 1 < seeds for row, seeds in zip(measured, planned, strict=True))
+    if not several:
+        return "None of them depends on a seed."
+    alone = f", one alone behind {once}" if once else ""
+    return f"All seeds of their tables are behind {whole} of these {ran}{alone}."
 
 
 def _counts(rows: Sequence[Judged]) -> list[str]:

@@ -43,7 +43,7 @@ from fglaudit.wire.observing.stated import MANY, Hook, Stated, Values, draws_at_
 MOST_ASKED = 2**26
 """Values of one call beyond which a hook is not asked again; what it draws is then not known to be the run's."""
 _ONE_WORD = "noise made of one draw of 32 bits or less, so that all of it can be guessed; draw every number from the\
- generator, or a seed of 62 bits"
+ generator"
 _MOST_LOOKED_AT = 8
 """Calls after each of which it is looked at what a session keeps outside of itself."""
 MOST_DRAWN, MOST_DRAWS = 2**20, 64
@@ -183,7 +183,10 @@ class CallReplay:
     def _copied(self, neighbor: NeighboringSession, asked: Sequence[Stated], given: Values) -> _Copies | str:
         """Return copies of the session, or why none can be asked in its place."""
         if (kind := copies_itself(self.session)) is not None:
-            return f"its session holds a {kind}, which has a say in how it is copied, so no copy can be asked"
+            return (
+                f"its session holds a {kind}, which has a say in how it is copied, so no copy can be asked; leave such"
+                " methods out (with attrs and dataclasses: slots=False)"
+            )
         try:
             made = _Copies(
                 copy.deepcopy(self.session),

@@ -3,9 +3,9 @@
 Where more than k numbers of the noise change with no random number but k of those that a hook draws, they are not
 independent, whatever rule connects them: the last of eight may be a hash of seven, which no statistic of what is sent
 need show. Nor are they believed to be if two share a random number and one has another beside it. Whole numbers stay as
-they are meanwhile: they may be seeds. Who expands a seed with another library's generator makes many
-numbers of one, and which of them are made of one draw there is not seen: that is said. A call in which nobody looks
-must give the same noise.
+they are meanwhile: they may be seeds. A generator on the CPU that torch seeds has 32 bits, however long its seed is.
+Who expands a seed with another library's generator makes many numbers of one, and which of them are made of one draw
+there is not seen: that is said. A call in which nobody looks must give the same noise.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ import contextlib
 import copy
 import math
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 
 import torch
 from torch import Tensor
 
 from fglaudit.facts import Additive, Fact, Memoised, Sampled, Target
 from fglaudit.interfaces import DefenseSession
-from fglaudit.rng import copied, split
+from fglaudit.rng import KEY_BYTES, copied, derive, split
 from fglaudit.wire.observing.draw_dependencies import CALLS, LOOKS, Changed, alone, give, partly_shared
-from fglaudit.wire.observing.redrawn import Redrawn
+from fglaudit.wire.observing.redrawn import SEED_BITS, Redrawn
 from fglaudit.wire.observing.rng_audit import WATCHED
 from fglaudit.wire.observing.stated import MANY, Hook, Stated, Values, one_message, own, stepped, unlike
 
@@ -35,7 +36,8 @@ _MOST_SEEDS = 128
 _WHY = "noise of some numbers that follows from that of others: together they change with fewer random numbers"
 _PARTLY = "noise of some numbers that is made of others' random numbers too, beside one that those are not made of"
 _FEW_SEEDS = (
-    "noise made of {:.0f} random bits, so that all of it can be guessed; draw every number, or a seed of 62 bits"
+    "noise made of {:.0f} random bits, so that all of it can be guessed; draw every number from the generator that the"
+    " hook is handed"
 )
 
 _EXPANDED = (
@@ -44,8 +46,8 @@ _EXPANDED = (
 )
 
 Called = Callable[..., Tensor | None]
-"""Calls a hook under a :class:`Redrawn`, or None, with ``another`` generator or the run's, and returns its noise [N] in
-units of what arithmetic may add to two draws of it; None where it cannot be told."""
+"""Calls a hook under a :class:`Redrawn`, or None, with ``another`` generator, one with a ``secret`` key, or the run's,
+and returns its noise [N] in units of what arithmetic may add to two draws of it; None where it cannot be told."""
 
 
 def entropy_deficits(
@@ -86,9 +88,10 @@ def _caller(session: DefenseSession, hook: Hook, given: Values, about: Stated, r
     if any(isinstance(fact, Sampled) for fact in about.facts):
         given = {**given, about.name: torch.zeros_like(given[about.name])}
 
-    def called(mode: Redrawn | None, another: bool = False) -> Tensor | None:
+    def called(mode: Redrawn | None, another: bool = False, secret: bool = False) -> Tensor | None:
         values = {name: own(value) for name, value in given.items()}
         run = split(copied(rng), "another") if another else copied(rng)
+        run = derive(0, "secret", key=run.get_state().numpy().tobytes()[:KEY_BYTES]) if secret else run
         if mode is not None:
             mode.run = run
         try:
@@ -156,6 +159,10 @@ def _strange_draws(called: Called, rng: torch.Generator) -> str | None:
     expanded = ~changed(bits == math.inf)
     if int(expanded.sum()) < MANY:
         return ""
+    if (short := _short(called, plain)) and len(short) <= _MOST_SEEDS:
+        seeded = torch.stack([changed(drawn)[expanded] for drawn in short]).sum(0)
+        if int(((seeded > 0) & (seeded * SEED_BITS < _SECRET)).sum()) >= MANY:
+            return _FEW_SEEDS.format(SEED_BITS)
     seeds = (bits.isfinite() & (bits > 0)).nonzero()[:, 0]
     if len(seeds) > _MOST_SEEDS:
         return None
@@ -166,6 +173,18 @@ def _strange_draws(called: Called, rng: torch.Generator) -> str | None:
     if not len(seeds):  # noise so small that a change of it drowns in rounding has no seed either
         return ""
     return "" if bool(_with(changed, ~bits.isfinite())[expanded].all()) else _EXPANDED
+
+
+def _short(called: Called, plain: Redrawn) -> list[Tensor]:
+    """Return the random numbers [M] of every generator that torch seeded. One that :func:`fglaudit.rng.split` makes is
+    so only as long as nobody has a key."""
+    called(secret := Redrawn(), secret=True)
+    kept = [one if other is not None else None for one, other in zip_longest(plain.short, secret.short, fillvalue=0)]
+    found = {seed: torch.zeros(plain.count, dtype=torch.bool) for seed in kept if seed is not None}
+    for (start, end, bits), seed in zip(plain.drawn, kept, strict=False):
+        if seed is not None and bits != 0:
+            found[seed][start:end] = True
+    return [drawn for drawn in found.values() if bool(drawn.any())]
 
 
 def _with(changed: Changed, chosen: Tensor) -> Tensor:

@@ -16,6 +16,8 @@ _CONTINUOUS = {
 }  # fmt: skip
 _WHOLE = {"randint", "randint_like", "random", "random_"}
 """Operators of torch that draw continuous numbers, and whole ones."""
+SEED_BITS = 32
+"""What torch's generator on the CPU takes of any seed."""
 
 
 class Redrawn(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -25,6 +27,8 @@ class Redrawn(TorchDispatchMode):  # type: ignore[no-untyped-call]
         run: the run's own generator; others are as secret as their seeds are.
         drawn: numbers that were drawn together: the first, the one after the last, and their bits, infinite where they
             are continuous, not a number where they are another generator's, 0 where everybody can draw them.
+        short: of all that was drawn together, what torch took of the seed of another generator than the run's, which
+            is 32 bits of any seed; None where it has no seed like that.
     """
 
     run: torch.Generator | None = None
@@ -32,6 +36,8 @@ class Redrawn(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, chosen: Tensor | None = None, others: torch.Generator | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.drawn: list[tuple[int, int, float]] = []
+        self.short: list[int | None] = []
+        self._seeded: dict[bytes, int] = {}
         self._chosen, self._others = chosen, others
         self._states: list[Tensor] = []
 
@@ -50,16 +56,20 @@ class Redrawn(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         given, name = kwargs or {}, func.overloadpacket.__name__
         drawn_from = given.get("generator")
-        if drawn_from is None or name not in _CONTINUOUS | _WHOLE:
+        if drawn_from is None:
             return func(*args, **given)
         # The object is another one here: the same generator is where the run's own is.
         state = drawn_from.get_state()
         runs = self.run is not None and torch.equal(state, self.run.get_state())
-        if name in _WHOLE and not runs:
-            return func(*args, **given)
-        self._states.append(state)
+        seed = None if runs else self._seed_of(drawn_from, state)
         before = [arg.clone() if isinstance(arg, Tensor) else arg for arg in args]
         made = func(*args, **given)
+        if seed is not None:
+            self._seeded[_bytes(drawn_from)] = seed
+        if name not in _CONTINUOUS | _WHOLE or (name in _WHOLE and not runs):
+            return made
+        self._states.append(state)
+        self.short.append(seed)
         start, end = self.count, self.count + made.numel()
         bits = _bits(made, args) if name in _WHOLE else math.inf if runs else math.nan
         self.drawn.append((start, end, bits))
@@ -67,6 +77,14 @@ class Redrawn(TorchDispatchMode):  # type: ignore[no-untyped-call]
             other = func(*before, **(given | {"generator": self._others}))
             made.copy_(torch.where(chosen.view(made.shape).to(made.device), other, made))
         return made
+
+    def _seed_of(self, rng: torch.Generator, state: Tensor) -> int | None:
+        """Return what torch took of the seed of ``rng``, if it is as it was seeded or only drew since."""
+        if rng.device.type != "cpu":
+            return None
+        seed = rng.initial_seed()
+        as_seeded = torch.equal(state, torch.Generator().manual_seed(seed).get_state())
+        return seed % 2**SEED_BITS if as_seeded else self._seeded.get(state.numpy().tobytes())
 
 
 def _bits(made: Tensor, args: Sequence[Any]) -> float:

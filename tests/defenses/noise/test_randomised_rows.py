@@ -93,7 +93,6 @@ CELL = Cell(
     ),
     partition=PartitionSpec(scheme="dirichlet", clients=4, beta=10.0),
     protocol=FedGCN(hops=1, rounds=1),
-    server="honest",
     defense=NoDefense(),
     seed=0,
     observers=(ObserverSpec(("client:each",)),),

@@ -96,6 +96,8 @@ SETUPS: dict[str, Setup] = {
     "fedgcn-sage": Setup("fedgcn", {"network": "sage", "aggregate": "counts", "rounds": 3}),
     "fedgat-matrix": Setup("fedgat", {"variant": "matrix", **ATTENTION}),
     "fedgat-smoothed": Setup("fedgat", {"smoothing_hops": 2, **ATTENTION}),
+    "fedgat-code": Setup("fedgat", {"source": "code", **ATTENTION}),
+    "fedgat-server-adam": Setup("fedgat", {**ATTENTION, "optimizer": "sgd", "server_optimizer": "adam"}),
     "fedgat-vector": Setup("fedgat", {"variant": "vector", **ATTENTION}),
     "fedgat-merged": Setup("fedgat", {"variant": "matrix", **ATTENTION}, defense=MergeNeighbors(size=2)),
     "dist-gat": Setup("dist-gat", ATTENTION),

@@ -7,17 +7,29 @@ import math
 
 import pytest
 import torch
-from fedgat_runs import SMALL, VARIANTS, four_nodes, mixed_graph
+from fedgat_runs import CPU, SMALL, VARIANTS, four_nodes, mixed_graph, quiet
 from torch import Tensor
 
-from fglaudit.nn.chebyshev import Series, attention_function, attention_series
+from fglaudit.errors import FglauditError
+from fglaudit.federated.neighborhood import KeptEdges
+from fglaudit.nn.chebyshev import LEAST_SMOOTH, Series, attention_function, attention_series, smooth_function
+from fglaudit.nn.gat import layer_weights
+from fglaudit.nn.weights import unflatten
 from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, MessageBatch, Payload
-from fglaudit.protocols.fedgat.fedgat import FedGAT
-from fglaudit.protocols.fedgat.masking import mask_nodes, mask_parts, masked_vectors, node_bytes
+from fglaudit.protocols.fedgat.fedgat import FedGAT, Source, Variant
+from fglaudit.protocols.fedgat.masking import Masked, mask_parts, masked_vectors, node_bytes
 from fglaudit.protocols.fedgat.message_basis import basis_of, paired, spanned
 from fglaudit.protocols.fedgat.received import Batch
 from fglaudit.rng import derive
 from fglaudit.testing import record
+
+
+def messages_of(
+    edges: KeptEdges, x: Tensor, nodes: Tensor, size: int, variant: type[Masked], seed: int = 0
+) -> MaskedMatrices | MaskedVectors:
+    """Return the messages about ``nodes``, in one part."""
+    (payload,) = mask_parts(edges, x, nodes, [torch.arange(len(nodes))], size, variant, derive(seed, "masks"))
+    return payload
 
 
 @pytest.mark.parametrize("degree", [8, 16, 32])
@@ -52,7 +64,7 @@ def test_moments_against_brute_force(variant: type[MaskedMatrices | MaskedVector
         nodes = torch.tensor([node])
         members = edges.source[edges.start[node] : edges.start[node + 1]].long()
         assert node in members
-        payload = mask_nodes(edges, x, nodes, len(members), variant, derive(node, "masks"))
+        payload = messages_of(edges, x, nodes, len(members), variant, seed=node)
         batch = Batch.received(payload, torch.zeros_like(nodes), derive(0, "probes"))
         basis = torch.eye(3, dtype=x.dtype).unsqueeze(0) if batch.basis is None else batch.basis
         ours, theirs = own @ basis.transpose(1, 2), neighbor @ basis.transpose(1, 2)
@@ -67,7 +79,7 @@ def test_moments_against_brute_force(variant: type[MaskedMatrices | MaskedVector
 
 def test_matrices_have_the_printed_structure() -> None:
     edges, x = four_nodes()
-    payload = mask_nodes(edges, x, torch.tensor([0, 1, 2]), 3, MaskedMatrices, derive(0, "masks"))
+    payload = messages_of(edges, x, torch.tensor([0, 1, 2]), 3, MaskedMatrices)
     assert isinstance(payload, MaskedMatrices)
     total = payload.m1[1, 0] / x[1, 0]  # sum_j U_j, a projection of rank b
     torch.testing.assert_close(total @ total, total)
@@ -79,7 +91,7 @@ def test_matrices_have_the_printed_structure() -> None:
 
 def test_vectors_satisfy_the_constraints_on_masks() -> None:
     edges, x = four_nodes()
-    payload = mask_nodes(edges, x, torch.tensor([0, 1, 2]), 3, MaskedVectors, derive(0, "masks"))
+    payload = messages_of(edges, x, torch.tensor([0, 1, 2]), 3, MaskedVectors)
     assert isinstance(payload, MaskedVectors)
     projection = payload.k2
     torch.testing.assert_close(projection @ projection, projection)
@@ -96,7 +108,7 @@ def wide_messages(variant: type[MaskedMatrices | MaskedVectors]) -> MaskedMatric
     edges, _ = four_nodes()
     x = torch.randn(4, 20, generator=derive(0, "rows"))
     x[2] = x[1]  # the neighbours' rows span less than b dimensions
-    return mask_nodes(edges, x, torch.tensor([0, 1, 2]), 3, variant, derive(0, "masks"))
+    return messages_of(edges, x, torch.tensor([0, 1, 2]), 3, variant)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -169,7 +181,7 @@ def test_what_lies_outside_a_basis_is_noticed() -> None:
 def test_messages_made_in_parts_are_those_made_at_once(variant: type[MaskedMatrices | MaskedVectors]) -> None:
     edges, x = four_nodes()
     nodes, parts = torch.tensor([0, 1, 2]), [torch.tensor([2, 0]), torch.tensor([1])]
-    whole = mask_nodes(edges, x, nodes, 3, variant, derive(0, "masks"))
+    whole = messages_of(edges, x, nodes, 3, variant)
     made = list(mask_parts(edges, x, nodes, parts, 3, variant, derive(0, "masks")))
     for part, payload in zip(parts, made, strict=True):
         for name, value in whole.select(part).tensors().items():
@@ -204,3 +216,39 @@ def test_bytes_by_hand() -> None:
     # b = 3, width 6, 3 features: M1 and M2 216 numbers, K1 6, K2 18; vectors M1, M2, K1 54, mask4 36, K3 6.
     assert node_bytes(3, 3, MaskedMatrices) == 8 + 4 * (216 + 6 + 18)
     assert node_bytes(3, 3, MaskedVectors) == 8 + 4 * (54 + 36 + 6)
+
+
+def test_the_codes_weights_are_smooth_positive_and_nearly_equal() -> None:
+    x = torch.linspace(-2, 2, 1001, dtype=torch.float64)
+    scaled = x / 40
+    expected = 0.2 * scaled + 0.8 * 0.25 * torch.log(1 + torch.exp(4 * scaled))
+    assert (attention_series(16, 2.0, 40)(x) - expected).abs().max() < 1e-9
+    assert expected.min() > 0 and expected.max() / expected.min() < 1.6
+    assert attention_series(16, 2.0, 40).least == pytest.approx(float(expected.min()))
+    assert attention_series(16, 2.0).least == pytest.approx(math.exp(-0.4), rel=1e-12)
+    assert smooth_function(torch.tensor(LEAST_SMOOTH)) > 0 > smooth_function(torch.tensor(LEAST_SMOOTH - 0.005))
+
+
+@pytest.mark.parametrize("variant", ["matrix", "vector"])
+def test_the_codes_weights_are_those_of_both_paths(variant: Variant) -> None:
+    """And not the text's."""
+    graph, found = mixed_graph(), dict[tuple[str, str], Tensor]()
+    sources: tuple[Source, ...] = ("paper", "code")
+    for source in sources:
+        for path in ("moments", "matrices"):
+            protocol = FedGAT(variant=variant, path=path, source=source, **SMALL)
+            training, initial, _ = protocol.prepare(graph, quiet(graph), derive(0, "train"), CPU)
+            models = initial.expand(graph.num_clients, -1)
+            first = layer_weights(unflatten(models, training.layout))[0]
+            found[source, path] = training.problem.test.first(first)
+    assert torch.allclose(found["code", "moments"], found["code", "matrices"], rtol=1e-6, atol=1e-9)
+    assert not torch.allclose(found["code", "moments"], found["paper", "moments"], rtol=1e-3)
+
+
+def test_weights_that_could_vanish_are_refused() -> None:
+    graph = mixed_graph()
+    least = 0.28 * graph.num_features
+    FedGAT(source="code", domain=least * 0.99).check(graph)
+    FedGAT(domain=least * 1.01).check(graph)
+    with pytest.raises(FglauditError, match="source: paper"):
+        FedGAT(source="code", domain=least * 1.01).check(graph)

@@ -21,7 +21,7 @@ from fglaudit.payloads import SERVER, MaskedMatrices, MaskedVectors, MessageBatc
 from fglaudit.protocols.fedgat import masking
 from fglaudit.protocols.fedgat.fedgat import FedGAT, Remote, Variant
 from fglaudit.protocols.fedgat.masked_sensitivity import dependent_fields, joint_gain, squared_changes
-from fglaudit.protocols.fedgat.masking import Masked, masked_matrices, masked_vectors
+from fglaudit.protocols.fedgat.masking import Masked, draw_units, masked_matrices, masked_vectors
 from fglaudit.rng import derive
 from fglaudit.testing import check_defense, record
 from fglaudit.view import Observer
@@ -42,11 +42,14 @@ def star(leaves: int = 4) -> FederatedGraph:
 
 def sent(graph: FederatedGraph, x: Tensor, variant: type[Masked], seed: int) -> list[dict[str, Tensor]]:
     """Fields of every node's message, masks drawn from ``seed``."""
-    build = masked_matrices if variant is MaskedMatrices else masked_vectors
     messages = []
     for node in range(graph.num_nodes):
         members = torch.cat([torch.tensor([node]), graph.edge_index[1][graph.edge_index[0] == node]])
-        payload = build(torch.tensor([node]), x[[node]], x[members].unsqueeze(0), derive(seed, "masks", node))
+        rows, rng = (torch.tensor([node]), x[[node]], x[members].unsqueeze(0)), derive(seed, "masks", node)
+        if variant is MaskedMatrices:
+            payload: Masked = masked_matrices(*rows, *draw_units(1, len(members), x, rng))
+        else:
+            payload = masked_vectors(*rows, rng)
         messages.append(payload.tensors())
     return messages
 

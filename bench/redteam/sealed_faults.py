@@ -1,0 +1,85 @@
+"""Faults of encryption that hides every number, and shows something beside the ciphertexts."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import Tensor
+
+from bench.redteam.planted import Broken, fault
+from fglaudit.payloads import MessageBatch
+
+
+def _lengths(batch: MessageBatch) -> Tensor:
+    """Return what the numbers of every row of the messages come to [entries]."""
+    values = next(v for v in batch.payload.tensors().values() if v.is_floating_point())
+    return values.flatten(1).abs().double().sum(1).cpu()
+
+
+class _Sealing(Broken):
+    def seals(self, payload: type) -> bool:
+        return self.inner.seals(payload)
+
+    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
+        return self.inner.seal(batch, rng)
+
+    def forward(self, batch: MessageBatch) -> MessageBatch:
+        return self.inner.forward(batch)
+
+    def unseal(self, batch: MessageBatch) -> MessageBatch:
+        return self.inner.unseal(batch)
+
+    def readers(self, batch: MessageBatch) -> int:
+        return self.inner.readers(batch)
+
+    def overhead(self) -> tuple[Tensor, Tensor] | None:
+        return self.inner.overhead()
+
+
+@fault
+class SealedByLength(_Sealing):
+    """Rows are sealed in the order of their lengths."""
+
+    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
+        if batch.splits is None:
+            return super().seal(batch, rng)
+        order = torch.argsort(batch.entry_messages() * 1e6 + _lengths(batch), stable=True)
+        return super().seal(dataclasses.replace(batch, payload=batch.payload.select(order)), rng)
+
+
+@fault
+class ZeroRowsLeftOut(_Sealing):
+    """Rows of zeros are not sent: the sum is the same."""
+
+    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
+        return super().seal(batch if batch.splits is None else batch.select_entries(_lengths(batch) > 0), rng)
+
+
+@fault
+class BytesByLength(_Sealing):
+    """Counts as many bytes of keys as the rows that are sealed come to."""
+
+    counted: tuple[Tensor, Tensor] | None = None
+
+    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
+        size = torch.zeros(int(batch.senders.max().item()) + 1, dtype=torch.long) + int(_lengths(batch).sum())
+        self.counted = size, torch.zeros_like(size)
+        return super().seal(batch, rng)
+
+    def overhead(self) -> tuple[Tensor, Tensor] | None:
+        counted, self.counted = self.counted, None
+        return counted
+
+
+@fault
+class SealedAgain(_Sealing):
+    """Honest: what is sealed goes through a session of another author."""
+
+
+BROKEN: tuple[tuple[str, str], ...] = (
+    ("SealedByLength", "bfv"), ("ZeroRowsLeftOut", "bfv"), ("BytesByLength", "bfv"),
+)  # fmt: skip
+"""What is wrong, and with what."""
+HONEST: tuple[tuple[str, str], ...] = (("SealedAgain", "bfv"),)
+"""What is right, and on what."""
