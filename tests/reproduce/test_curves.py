@@ -218,15 +218,23 @@ def test_spreads_and_printed_figures_are_drawn() -> None:
 
 
 def test_where_nothing_varies_accuracies_lie_over_bytes(tmp_path: Path) -> None:
-    rows = compared(("A", "beta=1", 20), ("B", "beta=1", 50)) + compared(("A", "beta=1", 3), metric="communication")
+    rows = compared(("A", "beta=1", 20), ("B", "beta=1", 50))
+    rows += compared(("A", "beta=1", 300), ("B", "beta=1", 7), metric="communication")
     ((panel, lines),) = panels_of(rows).items()
-    assert panel.axis == "gigabytes sent" and [line.xs for line in lines] == [(0.2,), (0.5,)]
+    assert panel.axis.startswith("communication") and {line.method: line.xs for line in lines} == {
+        "A": (300,),
+        "B": (7,),
+    }
+    assert [line.rows[0].mean for line in lines] == [20, 50]
     write("fedgcn-figure4", rows, tmp_path)
-    assert "gigabytes sent" in (tmp_path / "table.svg").read_text()
-    write("fedgcn-table2", rows, tmp_path)
-    assert "gigabytes sent" not in (tmp_path / "table.svg").read_text()
-    write("fedgcn-figure4", rows[:1], tmp_path)
-    assert "polyline" not in (tmp_path / "table.svg").read_text()
+    assert ">communication, percent<" in (tmp_path / "table.svg").read_text()
+    for table, some in (
+        ("fedgcn-table2", rows),
+        ("fedgcn-figure4", rows[:1] + rows[2:3]),
+        ("fedgcn-figure4", rows[:2]),
+    ):
+        write(table, some, tmp_path)
+        assert ">communication, percent<" not in (tmp_path / "table.svg").read_text()
 
 
 @pytest.mark.parametrize(("values", "logarithmic"), [((1.0, 200.0), False), ((0.1, 300.0), True), ((5.0, 5.0), False)])

@@ -2,7 +2,7 @@
 
 A panel per metric, data set and partition, a line per method. To the right lies the last number that the setting
 names, or the number of clients. A method without such a number, as one that is trained centrally, is a level line in
-the panels of its data set. Where nothing varies, accuracies lie over the gigabytes that were sent, a point per method.
+the panels of its data set. Where nothing varies, accuracies lie over the bytes that were sent, a point per method.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fglaudit.reproduce.papers.drawn import SENT, SENT_BESIDE_MODELS
 from fglaudit.reproduce.rounds import numbers
 from fglaudit.reproduce.run import Compared
 
-CLIENTS, GIGABYTES, CENTRALIZED = "clients", "gigabytes sent", "centralized"
+CLIENTS, CENTRALIZED = "clients", "centralized"
 
 
 @dataclass(frozen=True)
@@ -85,11 +86,21 @@ def _place(row: Compared) -> tuple[Panel, float]:
 
 
 def _by_cost(rows: Sequence[Compared]) -> dict[Panel, list[Line]]:
-    """Return panels of accuracies over bytes; none where fewer than two rows differ."""
+    """Return panels of accuracies over bytes, where rows of both are there; none where fewer than two of them differ.
+
+    A row's own gigabytes are not taken: they count what passes between two clients at both."""
+    sent = {(row.row.metric, *_method(row)): row for row in rows if row.row.metric in (SENT, SENT_BESIDE_MODELS)}
     panels: dict[Panel, list[Line]] = {}
-    for row in rows:
-        if row.row.metric == "accuracy" and row.gigabytes > 0:
-            paper = row.row
-            panel = Panel("accuracy", paper.unit, paper.dataset, paper.setting, paper.clients, GIGABYTES)
-            panels.setdefault(panel, []).append(Line(row.row.method, (row,), (row.gigabytes,)))
+    for (metric, *method), cost in sent.items():
+        for row in rows:
+            if row.row.metric == "accuracy" and _method(row) == tuple(method):
+                paper = row.row
+                axis = f"{metric}, {cost.row.unit}"
+                panel = Panel("accuracy", paper.unit, paper.dataset, paper.setting, paper.clients, axis)
+                panels.setdefault(panel, []).append(Line(paper.method, (row,), (cost.mean or 0.0,)))
     return {panel: lines for panel, lines in panels.items() if len({line.xs for line in lines}) > 1}
+
+
+def _method(row: Compared) -> tuple[str, ...]:
+    """Return what the figures of one training have in common."""
+    return row.row.dataset, row.row.setting, row.row.clients, row.row.method
