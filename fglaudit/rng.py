@@ -94,6 +94,12 @@ def _below(key: bytes, seed: int) -> bytes:
     return hashlib.blake2b(seed.to_bytes(8, "little"), digest_size=KEY_BYTES, key=key).digest() if key else b""
 
 
+def undrawn_seed(rng: torch.Generator) -> int | None:
+    """Return the seed of ``rng``, on the CPU, if it is as it was seeded; None where numbers were drawn from it since."""
+    seed = rng.initial_seed()
+    return seed if torch.equal(rng.get_state(), torch.Generator().manual_seed(seed).get_state()) else None
+
+
 def drew_one_word(start: torch.Generator, now: torch.Generator) -> bool:
     """Return whether ``now``, which began as ``start``, gave 32 bits since and no more: no seed made of them is a
     secret, whoever has a few hours tries them all."""

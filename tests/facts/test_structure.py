@@ -175,5 +175,6 @@ def test_fedgt_states_its_network() -> None:
         "separate_global": False,
         "tokens": 0,
         "powers": 0,
+        "global_attention": True,
     }
     assert found["Centroids"] == {"count": 5, "width": 16, "momentum": 0.8, "normalised": False}

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from fglaudit.rng import undrawn_seed
+
 _CONTINUOUS = {
     "rand", "randn", "rand_like", "randn_like", "normal", "normal_", "uniform", "uniform_", "exponential",
     "exponential_", "cauchy_", "log_normal_",
@@ -82,9 +84,8 @@ class Redrawn(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Return what torch took of the seed of ``rng``, if it is as it was seeded or only drew since."""
         if rng.device.type != "cpu":
             return None
-        seed = rng.initial_seed()
-        as_seeded = torch.equal(state, torch.Generator().manual_seed(seed).get_state())
-        return seed % 2**SEED_BITS if as_seeded else self._seeded.get(state.numpy().tobytes())
+        seed = undrawn_seed(rng)
+        return self._seeded.get(state.numpy().tobytes()) if seed is None else seed % 2**SEED_BITS
 
 
 def _bits(made: Tensor, args: Sequence[Any]) -> float:
