@@ -95,7 +95,7 @@ def _below(key: bytes, seed: int) -> bytes:
 
 
 def undrawn_seed(rng: torch.Generator) -> int | None:
-    """Return the seed of ``rng``, on the CPU, if it is as it was seeded; None where numbers were drawn from it since."""
+    """Return the seed of ``rng``, on the CPU, if it is as it was seeded; None where it gave numbers since."""
     seed = rng.initial_seed()
     return seed if torch.equal(rng.get_state(), torch.Generator().manual_seed(seed).get_state()) else None
 

@@ -9,8 +9,8 @@ import torch
 from fglaudit.errors import FglauditError, unknown
 from fglaudit.interfaces import FederatedProtocol
 from fglaudit.reproduce.papers import (
+    curve_rows,
     data_tables,
-    drawn,
     fedgat,
     fedgcn,
     fedgt,
@@ -51,7 +51,7 @@ _QUICK = ("cora", "subcora", "csbm-dnc", "csbm-sc")
 _ONE_SEED = (
     *data_tables.COUNTS,
     "label-rate",
-    *drawn.BYTES,
+    *curve_rows.BYTES,
     *message_sizes.METRICS,
     *fedgt_costs.METRICS,
     *fedgt_rows.BUDGETS,

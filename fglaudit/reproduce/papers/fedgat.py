@@ -37,7 +37,7 @@ from fglaudit.protocols.baselines.gcn import GCN
 from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.reproduce.authors_code.fedgcn_sums import PublishedSums
-from fglaudit.reproduce.papers import drawn, unprinted
+from fglaudit.reproduce.papers import curve_rows, unprinted
 from fglaudit.reproduce.published import BY_THEIR_CODE, Published
 from fglaudit.reproduce.trainings import CPU, Measured, Training, channel_of, cost, trained
 from fglaudit.rng import derive
@@ -65,7 +65,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 def figure(row: Published, seed: int, root: str | None, device: torch.device = CPU) -> Measured | str:
     """Return our figure for ``row``."""
-    if row.metric == drawn.BEFORE_TRAINING:
+    if row.metric == curve_rows.BEFORE_TRAINING:
         return before_training(row, seed, root)
     peak = row.setting == "centralized" or row.method == WEIGHTED
     dataset = DatasetSpec(row.dataset, root=root)

@@ -32,7 +32,7 @@ from fglaudit.protocols.distributed_gcn.distributed_gcn import DistributedGCN
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.fedsage.fedsage import FedSage
 from fglaudit.reproduce.authors_code.fedgcn_one_hop import PublishedOneHop
-from fglaudit.reproduce.papers import drawn, unprinted
+from fglaudit.reproduce.papers import curve_rows, unprinted
 from fglaudit.reproduce.papers.partly_iid import PartlyIid
 from fglaudit.reproduce.published import BY_THEIR_CODE, Published
 from fglaudit.reproduce.trainings import CPU, Measured, Partition, Training, trained
@@ -55,7 +55,7 @@ _LARGE: dict[str, dict[str, Any]] = {
     "ogbn-products": _OF_HU | {"network": "sage", "layers": 2, "rounds": 450},
 }
 """By data set, what is not as for Cora and CiteSeer; both have to be fetched and were not run here."""
-_TWO_LAYERS = ("BDS-GCN", "Distributed GCN", "FedSage+", drawn.GENERATOR)
+_TWO_LAYERS = ("BDS-GCN", "Distributed GCN", "FedSage+", curve_rows.GENERATOR)
 """Methods that are built over the GCN of Cora and CiteSeer alone."""
 _PARTLY = "partly iid"
 _HOPS = {"FedGCN(0-hop)": 0, "FedGCN(1-hop)": 1, "FedGCN(2-hop)": 2}
@@ -68,11 +68,11 @@ def figure(row: Published, seed: int, root: str | None, device: torch.device = C
     training = Training(DatasetSpec(row.dataset, root=root), partition(row), protocol(row))
     outcome, measured = trained(training, seed, device=device)
     match row.metric:
-        case drawn.SENT:
+        case curve_rows.SENT:
             return replace(measured, value=measured.megabytes)
-        case drawn.SENT_BESIDE_MODELS:
+        case curve_rows.SENT_BESIDE_MODELS:
             return replace(measured, value=measured.megabytes_beside_models)
-        case drawn.PLATEAU:
+        case curve_rows.PLATEAU:
             return replace(measured, value=float(plateau(outcome.accuracy.nanmean(1))))
     return replace(measured, value=100 * outcome.client_mean)
 
@@ -113,7 +113,7 @@ def protocol(row: Published) -> FederatedProtocol:
             return BDSGCN(**changed)
         case "Distributed GCN":
             return DistributedGCN(**changed)
-        case drawn.GENERATOR:
+        case curve_rows.GENERATOR:
             return FedSage(learning_rate=0.01, **changed)
     hops = _HOPS.get(row.method, 1)
     if changed.get("network") == "sage":  # means, not symmetric weights

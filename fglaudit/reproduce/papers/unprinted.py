@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fglaudit.reproduce.papers import drawn, fedgt_rows, openfgl
+from fglaudit.reproduce.papers import curve_rows, fedgt_rows, openfgl
 from fglaudit.reproduce.published import Published
 from fglaudit.reproduce.rounds import ROUND, UPDATE, numbers
 
@@ -25,7 +25,7 @@ def fields(setting: str) -> dict[str, Any]:
 
 def rows_of(table: str) -> tuple[Published, ...]:
     """Return the rows of ``table`` that no paper prints."""
-    if rows := drawn.rows_of(table) or openfgl.rows_of(table):
+    if rows := curve_rows.rows_of(table) or openfgl.rows_of(table):
         return rows
     if table == "gfl-appnp-figure2":
         return tuple(_connectivity())

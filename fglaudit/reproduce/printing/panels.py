@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fglaudit.reproduce.papers.drawn import SENT, SENT_BESIDE_MODELS
+from fglaudit.reproduce.papers.curve_rows import SENT, SENT_BESIDE_MODELS
 from fglaudit.reproduce.rounds import numbers
 from fglaudit.reproduce.run import Compared
 
