@@ -115,3 +115,13 @@ def attention_series(degree: int, domain: float, smooth_over: int = 0) -> Series
     if smooth_over:
         return Series.of(lambda x: smooth_function(x / smooth_over), degree, domain)
     return Series.of(attention_function, degree, domain)
+
+
+def require_smooth_domain(protocol: str, graph: str, domain: float, features: int) -> None:
+    """Raise :class:`FglauditError` where the smooth function is not positive for all scores in [-domain, domain]."""
+    if domain > -LEAST_SMOOTH * features:
+        raise FglauditError(
+            f"{protocol} with source: code weighs by a function that is positive above {LEAST_SMOOTH:g} times the"
+            f" number of features; {graph!r} has {features}, and scores reach -{domain:g};"
+            f" use a domain of at most {-LEAST_SMOOTH * features:.3g}, or source: paper"
+        )

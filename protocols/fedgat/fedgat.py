@@ -48,7 +48,6 @@ Choices where the paper's text is silent:
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -61,7 +60,7 @@ from fglaudit.context import Aggregate, Release, Uploads
 from fglaudit.errors import FglauditError, require_least
 from fglaudit.federated.fedavg import Weighting
 from fglaudit.federated.home_head import unit_rows
-from fglaudit.federated.needs import refuse_made, refuse_memory, told_sent
+from fglaudit.federated.needs import refuse_memory, told_sent
 from fglaudit.federated.neighborhood import KeptEdges, foreign_nodes_within
 from fglaudit.federated.node_progress import Choice
 from fglaudit.federated.sending import to_server
@@ -69,8 +68,8 @@ from fglaudit.federated.smoothing import propagated, random_rows, remarks
 from fglaudit.federated.training import Optimizer
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, Trained
-from fglaudit.nn.chebyshev import LEAST_SMOOTH, Series, attention_series
-from fglaudit.nn.gat import EdgeLayer, LayerWeights, initial_model, series_scores, unit_ball
+from fglaudit.nn.chebyshev import Series, attention_series, require_smooth_domain
+from fglaudit.nn.gat import initial_model, series_scores, unit_ball
 from fglaudit.payloads import (
     Embeddings,
     MaskedMatrices,
@@ -82,11 +81,12 @@ from fglaudit.payloads import (
 from fglaudit.protocols.fedgat.gat_field import Clients, Field
 from fglaudit.protocols.fedgat.gat_plan import GatProtocol, Plan, attended_rows, edge_layer
 from fglaudit.protocols.fedgat.gat_training import Bounds, FirstLayer, GatTraining
-from fglaudit.protocols.fedgat.masked_layer import MaskedLayer
+from fglaudit.protocols.fedgat.masked_layer import MaskedLayer, outside_domain
 from fglaudit.protocols.fedgat.masked_messages import announce, deliver, merge_rows
 from fglaudit.protocols.fedgat.masked_sensitivity import dependent_fields, joint_gain
-from fglaudit.protocols.fedgat.masking import Masked, degree_batches, node_bytes
-from fglaudit.protocols.fedgat.server_adam import ServerOptimizer
+from fglaudit.protocols.fedgat.masking import Masked, degree_batches
+from fglaudit.protocols.fedgat.message_bytes import bytes_by_size, how_to_send_less, refuse_too_large
+from fglaudit.protocols.fedgat.server_adam import ServerOptimizer, require_plain_steps
 from fglaudit.rng import split
 from fglaudit.sealing import SealedTensor
 from fglaudit.structure import Attention, Structure
@@ -159,14 +159,7 @@ class FedGAT(GatProtocol):
         self.shape()
         attention_series(self.degree, self.domain)
         super().__post_init__()
-        if self.server_optimizer == "adam" and (
-            self.optimizer != "sgd" or not 0 < self.server_learning_rate < math.inf
-        ):
-            raise FglauditError(
-                "with server_optimizer: adam clients take plain gradient steps and the server has a learning rate above"
-                f" 0; got optimizer {self.optimizer} and server_learning_rate {self.server_learning_rate:g}; use"
-                " optimizer: sgd and for example 0.01"
-            )
+        require_plain_steps(self.server_optimizer, self.server_learning_rate, self.optimizer)
 
     def smooth_over(self, graph: FederatedGraph) -> int:
         """Return by what scores are divided under the smooth function; 0 where there is none."""
@@ -350,7 +343,7 @@ class FedGAT(GatProtocol):
         beyond = self.bounds == "none" or (self.bounds != "scores" and self.domain < 2)
         if beyond or channel.noise(self.masked) is not None:
             evaluated = problem.test.first
-            training.outside = _outside(evaluated, self.domain)
+            training.outside = outside_domain(evaluated, self.domain)
         return training, initial, rest
 
     def check(self, graph: FederatedGraph) -> None:
@@ -362,53 +355,29 @@ class FedGAT(GatProtocol):
             "attention over its edges",
             "use a smaller graph, or lower heads or hidden",
         )
-        if self.source == "code" and self.domain > -LEAST_SMOOTH * graph.num_features:
-            raise FglauditError(
-                f"fedgat with source: code weighs by a function that is positive above {LEAST_SMOOTH:g} times the"
-                f" number of features; {graph.name!r} has {graph.num_features}, and scores reach -{self.domain:g};"
-                f" use a domain of at most {-LEAST_SMOOTH * graph.num_features:.3g}, or source: paper"
-            )
+        if self.source == "code":
+            require_smooth_domain(self.name, graph.name, self.domain, graph.num_features)
         super().check(graph)
 
     def check_messages(self, graph: FederatedGraph, kept: Callable[[type[Payload]], bool]) -> None:
         """Refuse masked messages that are too large though each node's went to its owner alone."""
         if kept(self.masked):
-            self._refuse(graph, graph.degrees()[torch.cat(graph.clients)] + 1)
+            sizes = graph.degrees()[torch.cat(graph.clients)] + 1
+            refuse_too_large(self.name, graph.name, sizes, graph.num_features, self.masked)
 
     def refuse_messages(self, graph: FederatedGraph, channel: Channel) -> None:
         """Raise :class:`FglauditError` if masked messages must be made and are too large."""
         if self.from_messages(channel):
-            self._refuse(graph, self._sizes(graph))
+            refuse_too_large(self.name, graph.name, self._sizes(graph), graph.num_features, self.masked)
 
     def large_messages(self, graph: FederatedGraph) -> str:
-        what, sent = self.masked.__name__, sum(self._bytes(graph, self._sizes(graph)).values())
-        return told_sent(self.name, graph.name, sent, what, self._smaller())
+        sent = sum(bytes_by_size(self._sizes(graph), graph.num_features, self.masked).values())
+        return told_sent(self.name, graph.name, sent, self.masked.__name__, how_to_send_less(self.variant, self.remote))
 
     def _sizes(self, graph: FederatedGraph) -> Tensor:
         """Return the neighbourhood size of every masked message [n]; one that several clients get counts for each."""
         edges = KeptEdges.of([graph.client(k) for k in range(graph.num_clients)], graph.degrees())
         return edges.start.diff()[self.messages(edges, graph.num_clients) % graph.num_nodes]
-
-    def _bytes(self, graph: FederatedGraph, sizes: Tensor) -> dict[int, int]:
-        """Return the bytes of all masked messages about neighbourhoods of ``sizes`` [n], by size."""
-        each, count = torch.unique(sizes, return_counts=True)
-        pairs = zip(each.tolist(), count.tolist(), strict=True)
-        return {size: number * node_bytes(size, graph.num_features, self.masked) for size, number in pairs}
-
-    def _smaller(self) -> str:
-        """Return how to send less, as far as it is not set already."""
-        options = ["variant: vector"] if self.variant == "matrix" else []
-        options += ["remote: embeddings"] if self.remote == "matrices" else []
-        return f"use {', '.join([*options, 'a sparser graph or fewer clients'])}"
-
-    def _refuse(self, graph: FederatedGraph, sizes: Tensor) -> None:
-        """Raise :class:`FglauditError` if masked messages about neighbourhoods of ``sizes`` [n] are too large."""
-        made = self._bytes(graph, sizes)
-        what, fix = self.masked.__name__, "use variant: vector, a sparser graph, or attacks that do not read them"
-        refuse_made(self.name, graph.name, sum(made.values()), what, fix)
-        widest = node_bytes(max(made, default=0), graph.num_features, self.masked)
-        largest = 2 * widest  # the message, and a copy on its way
-        refuse_memory(self.name, graph.name, largest, f"the largest of its {what}", fix)
 
     def from_messages(self, channel: Channel) -> bool:
         """Whether the first layer is evaluated from the received messages (rule 2)."""
@@ -429,11 +398,3 @@ class FedGAT(GatProtocol):
         payload = RawFeatures(nodes, unit_ball(rows) if channel.seals(RawFeatures) else rows)
         arrived = to_server(channel, 0, senders, payload, lengths.cumsum(0))
         return torch.index_add(torch.zeros(graph.x.shape, dtype=arrived.x.dtype), 0, nodes, arrived.x.cpu())
-
-
-def _outside(first: FirstLayer, domain: float) -> Callable[[LayerWeights], Tensor]:
-    """Return a function from the first layer's weights to the share of edge scores outside the domain."""
-    if isinstance(first, EdgeLayer):
-        return lambda layer: first.outside(layer, domain)
-    assert isinstance(first, MaskedLayer)
-    return first.outside

@@ -7,14 +7,15 @@ the weights per evaluation, and small products for each node; of others every re
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from fglaudit.nn.chebyshev import Series
-from fglaudit.nn.gat import LayerWeights
+from fglaudit.nn.gat import EdgeLayer, LayerWeights
+from fglaudit.protocols.fedgat.gat_training import FirstLayer
 from fglaudit.protocols.fedgat.received import Batch
 
 AT_ONCE = 2**22
@@ -134,3 +135,11 @@ class MaskedLayer:
                 scores = batch.edge_scores(ours.transpose(1, 2), theirs.transpose(1, 2))
                 found.append(self.series.count_outside(scores))
         return sum(found[1:], found[0]) / (own.shape[1] * sum(len(b.place) * b.width for b in self.batches))
+
+
+def outside_domain(first: FirstLayer, domain: float) -> Callable[[LayerWeights], Tensor]:
+    """Return a function from the first layer's weights to the share of edge scores outside the domain."""
+    if isinstance(first, EdgeLayer):
+        return lambda layer: first.outside(layer, domain)
+    assert isinstance(first, MaskedLayer)
+    return first.outside

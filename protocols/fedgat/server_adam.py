@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from fglaudit.errors import FglauditError
 from fglaudit.nn.batched_adam import BatchedAdam
 
 ServerOptimizer = Literal["none", "adam"]
+
+
+def require_plain_steps(server: ServerOptimizer, learning_rate: float, clients: str) -> None:
+    """Raise :class:`FglauditError` where the server steps with Adam, at its ``learning_rate``, and clients do not take
+    plain gradient steps, or the rate is none."""
+    if server == "adam" and (clients != "sgd" or not 0 < learning_rate < math.inf):
+        raise FglauditError(
+            "with server_optimizer: adam clients take plain gradient steps and the server has a learning rate above"
+            f" 0; got optimizer {clients} and server_learning_rate {learning_rate:g}; use"
+            " optimizer: sgd and for example 0.01"
+        )
 
 
 class ServerAdam:

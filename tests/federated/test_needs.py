@@ -16,7 +16,7 @@ from fglaudit.execution.message_budget import large_messages
 from fglaudit.federated import needs
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import MaskedMatrices, MaskedVectors
-from fglaudit.protocols.fedgat import fedgat
+from fglaudit.protocols.fedgat import message_bytes
 from fglaudit.protocols.fedgat.fedgat import FedGAT, Remote, Variant
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.nfedgnn.nfedgnn import NFedGNN
@@ -62,7 +62,7 @@ def test_recorded_messages_are_refused_before_anything_is_computed(
     cell = replace(load_suite("fedgat").cells()[0], protocol=protocol)
     graph = cell.partition.apply(cell.dataset.load(), cell.dataset, derive(cell.seed, "partition"))
     made: list[int] = []
-    monkeypatch.setattr(fedgat, "refuse_made", lambda protocol, name, number, what, fix: made.append(number))
+    monkeypatch.setattr(message_bytes, "refuse_made", lambda protocol, name, number, what, fix: made.append(number))
     protocol.refuse_messages(graph, recording(graph))
     protocol.check_messages(graph, lambda payload: payload is protocol.masked)
     assert made[0] == made[1] > 0  # every message goes to its owner alone
