@@ -36,6 +36,7 @@ from fglaudit.reports.wording.observers import observer_label
 from fglaudit.run import write_outputs
 from fglaudit.suite.cell import Cell
 from fglaudit.suite.checks import check_attacks, check_observers, check_seeds
+from fglaudit.suite.dataset_defaults import left_open, on_dataset
 from fglaudit.suite.entries import dataset_spec
 from fglaudit.suite.overrides import dataset_entry, pick_device
 from fglaudit.suite.stacks import with_parts
@@ -168,6 +169,8 @@ def audit(
     spec, whole, chosen = _split_over(spec, whole, clients, partition)
     watching = _observers(observers, chosen)
     built: FederatedProtocol = registry.named("protocol", protocol, "protocol")
+    if not isinstance(protocol, FederatedProtocol) and left_open(built, protocol):
+        built = on_dataset(built, spec)
     first = Cell(
         dataset=spec,
         partition=chosen,

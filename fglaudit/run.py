@@ -120,7 +120,8 @@ def run_suite(
         engine.threads = store.made.threads
         finished = store.finished()
         large = [] if len(finished) == len(store.mine) else large_messages(suite, {*data.too_large, *not_opened(suite)})
-        _say_begin(console, told, [*data.notes, *store.notes, *large], len(finished), store, directory)
+        notes = [*data.notes, *store.notes, *suite.default_notes(), *large]
+        _say_begin(console, told, notes, len(finished), store, directory)
         key = _key(store, directory, shard, started=bool(finished)) if secret else b""
         tasks = [_task(store, name, suite.name, directory, device, key) for name in store.mine if name not in finished]
         claims = None if shard is None else Claims(directory)

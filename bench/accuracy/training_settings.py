@@ -1,17 +1,21 @@
-"""Which optimizer and features train FedGCN on graphs unlike Cora: dense ones (Photo, Computers) and ones whose
-neighbours differ in class (Chameleon, Squirrel).
+"""Which optimizer, learning rate and features train the convolutional and the attention protocols on graphs unlike
+Cora: dense ones (Photo, Computers), ones whose neighbours differ in class (Chameleon, Squirrel), real-valued features
+(WikiCS), and PubMed.
 
-10 clients, Dirichlet beta 10000, 100 rounds of 3 steps, public splits (Photo and Computers: 20 % of all nodes train,
-40 % validate). Settings are compared on validation nodes; test nodes are printed beside them. ``collapsed`` says
-whether a record of this training has the note on collapsed training.
+10 clients, Dirichlet beta 10000, 100 rounds, public splits (Photo and Computers: 20 % of all nodes train, 40 %
+validate). Settings are compared on validation nodes; test nodes are printed beside them. ``collapsed`` says whether a
+record of this training has the note on collapsed training.
 
-``training-settings.csv`` has a row per data set, hops, settings and seed. ``python -m bench training-settings``.
+``training-settings.csv`` has a row per data set, protocol, settings and seed. ``python -m bench training-settings``.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,24 +25,37 @@ from fglaudit.datasets import DatasetSpec
 from fglaudit.datasets.spec import Scaling, Split
 from fglaudit.federated.collapse import collapsed
 from fglaudit.graph import FederatedGraph
-from fglaudit.interfaces import DefenseSession
+from fglaudit.interfaces import DefenseSession, FederatedProtocol
 from fglaudit.partition import PartitionSpec
+from fglaudit.protocols.baselines.dist_gat import DistGAT
+from fglaudit.protocols.baselines.gat import GAT
+from fglaudit.protocols.baselines.gcn import GCN
+from fglaudit.protocols.fedgat.fedgat import FedGAT
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.reproduce.measurements import Table
 from fglaudit.rng import derive
 from fglaudit.wire.channel import RecordingChannel
 
-DATASETS = ("chameleon", "squirrel", "photo", "computers")
-HOPS = (0, 1, 2)
-ADAM: dict[str, Any] = {"optimizer": "adam", "learning_rate": 0.01}
+DATASETS = ("chameleon", "squirrel", "photo", "computers", "wikics", "pubmed")
+PROTOCOLS: dict[str, Callable[..., FederatedProtocol]] = {
+    "fedgcn, 0 hops": partial(FedGCN, hops=0),
+    "fedgcn, 1 hop": partial(FedGCN, hops=1),
+    "fedgcn, 2 hops": partial(FedGCN, hops=2),
+    "gcn": GCN,
+    "fedgat": FedGAT,
+    "dist-gat": DistGAT,
+    "gat": GAT,
+}
 SETTINGS: dict[str, tuple[Scaling, dict[str, Any]]] = {
     "defaults": ("raw", {}),
-    "adam": ("raw", ADAM),
-    "adam, row-normalised": ("row-normalised", ADAM),
+    "adam, 0.01": ("raw", {"optimizer": "adam", "learning_rate": 0.01}),
+    "adam, 0.01, row-normalised": ("row-normalised", {"optimizer": "adam", "learning_rate": 0.01}),
+    "adam, 0.03": ("raw", {"optimizer": "adam", "learning_rate": 0.03}),
+    "adam, 0.003": ("raw", {"optimizer": "adam", "learning_rate": 0.003}),
 }
-"""By name, the features and the fields of FedGCN that are set."""
+"""By name, the features and the fields of the protocol that are set."""
 ROUNDS = 100
-KEY = ("dataset", "hops", "settings", "seed")
+KEY = ("dataset", "protocol", "settings", "seed")
 VALUES = ("validation", "test", "collapsed", "seconds")
 
 
@@ -47,16 +64,15 @@ def run(results: Path, root: str | None, seeds: int) -> None:
     table = Table(results / "training-settings.csv", KEY, VALUES)
     for seed in range(seeds):
         for dataset in DATASETS:
-            for hops in HOPS:
-                for name in SETTINGS:
-                    key = {"dataset": dataset, "hops": hops, "settings": name, "seed": seed}
-                    if not table.has(key):
-                        table.add(key | measure(dataset, hops, name, seed, root))
+            for method, name in itertools.product(PROTOCOLS, SETTINGS):
+                key = {"dataset": dataset, "protocol": method, "settings": name, "seed": seed}
+                if not table.has(key):
+                    table.add(key | measure(dataset, method, name, seed, root))
     for row in table.rows():
         print(*row.values())
 
 
-def measure(dataset: str, hops: int, name: str, seed: int, root: str | None) -> dict[str, object]:
+def measure(dataset: str, method: str, name: str, seed: int, root: str | None) -> dict[str, object]:
     """Return the values of one training, accuracies in percent."""
     features, fields = SETTINGS[name]
     split: Split = "random-shared" if dataset in ("photo", "computers") else "public"
@@ -65,7 +81,7 @@ def measure(dataset: str, hops: int, name: str, seed: int, root: str | None) -> 
     both: FederatedGraph = dataclasses.replace(
         graph, test=tuple(val | test for val, test in zip(graph.val, graph.test, strict=True))
     )
-    protocol = FedGCN(hops=hops, rounds=ROUNDS, **fields)
+    protocol = PROTOCOLS[method](rounds=ROUNDS, **fields)
     channel = RecordingChannel(DefenseSession(), graph.num_clients, derive(seed, "defense"))
     start = time.process_time()
     trained = protocol.train(both, channel, rng=derive(seed, "train"), device=torch.device("cpu"))

@@ -89,6 +89,7 @@ def fresh_suite(suite: Suite, setting: Setting, least: int, *, secret: bool = Fa
         datasets=(cell.dataset,),
         partitions=(cell.partition,),
         protocols=(cell.protocol,),
+        left_open=(),
         server=(cell.behaviour,),
         defenses=(cell.defense,),
         seeds=fresh_seeds(suite.seeds, seeds_for(setting, least)),

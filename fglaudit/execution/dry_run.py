@@ -78,7 +78,7 @@ def opened(suite: Suite) -> Opened:
 def _opened(suite: Suite, found: DataCheck, places: dict[int, str]) -> Iterator[Line]:
     cells, seeds = suite.cells(), len(suite.seeds)
     together = len(cells) // (len(suite.datasets) * len(suite.partitions))
-    for note in found.notes:
+    for note in (*found.notes, *suite.default_notes()):
         yield Line(f"note: {note}")
     for number, spec in enumerate(suite.datasets):
         name = spec.path or spec.name

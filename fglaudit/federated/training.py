@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -18,6 +18,11 @@ from fglaudit.structure import Training
 
 Optimizer = Literal["sgd", "adam"]
 OPTIMIZERS: tuple[Optimizer, ...] = get_args(Optimizer)
+UNLIKE_CITATIONS: Mapping[str, Mapping[str, Any]] = {
+    name: {"optimizer": "adam", "learning_rate": 0.01} for name in ("chameleon", "squirrel", "photo", "computers")
+}
+"""For ``on_datasets`` of convolutions: what trains them on dense and on heterophilous graphs, for which no paper has
+settings. Chosen on validation nodes (``python -m bench training-settings``)."""
 
 
 @dataclass(frozen=True)

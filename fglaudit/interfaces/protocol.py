@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -28,6 +28,9 @@ class FederatedProtocol(CheckedFields, ABC):
     emits: ClassVar[tuple[type[Payload], ...]]
     server_holds_edges: ClassVar[bool] = False
     """Whether the server, as published, computes on every edge of the graph."""
+
+    on_datasets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """By data set, fields that have another default there; see :mod:`fglaudit.suite.dataset_defaults`."""
 
     rounds: int
     """A field of most protocols."""

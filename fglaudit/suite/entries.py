@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,9 +22,15 @@ _NAME_KEY = {"partitions": "scheme"}
 
 
 def distinct(
-    key: str, listed: Sequence[str | dict[str, Any]], build: Callable[[dict[str, Any], str], Any]
+    key: str,
+    listed: Sequence[str | dict[str, Any]],
+    build: Callable[[dict[str, Any], str], Any],
+    apart: Callable[[Any, Mapping[str, Any]], bool] = lambda found, entry: False,
 ) -> tuple[Any, ...]:
     """Return what ``build`` makes of every entry under ``key``, given its place too.
+
+    Args:
+        apart: of two equal ones, whether one may stand beside the other for what its entry leaves open.
 
     Raises:
         FglauditError: two of them are equal, wherever their data lie.
@@ -32,7 +38,7 @@ def distinct(
     built: dict[str, tuple[str, Any]] = {}
     for entry, where in _written(key, listed):
         found = build(dict(entry), where)
-        identity = str({k: v for k, v in describe(found).items() if k != "root"})
+        identity = str((apart(found, entry), {k: v for k, v in describe(found).items() if k != "root"}))
         if identity in built:
             raise FglauditError(f"entries must differ; {where} repeats {built[identity][0]}; remove one")
         built[identity] = (where, found)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from fglaudit.parties.named import behaviour
 from fglaudit.partition import PartitionSpec
 from fglaudit.suite.cell import Cell, Record, describe, server_label, stacked
 from fglaudit.suite.checks import check_attacks, check_observers, check_partition_fits, check_seeds, check_servers
+from fglaudit.suite.dataset_defaults import check_apart, default_notes, left_open, on_dataset, without_open
 from fglaudit.suite.entries import NamedPlugins, distinct, located_dataset
 from fglaudit.suite.plugin_files import Trust, check_plugin_files
 from fglaudit.suite.schema import SuiteFile, validated
@@ -52,17 +53,18 @@ class Suite:
     empirical: bool
     seeds: tuple[int, ...]
     all_attacks: bool = False
+    left_open: tuple[int, ...] = ()  # places in ``protocols`` of those that leave open what hangs on the data set
     plugins: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of each plugin file by its absolute path
 
     def cells(self) -> list[Cell]:
         """Return the grid in order: data set, partition, protocol, server, defense, seed (the last varies fastest)."""
-        protocols = [(protocol, self.attacks_on(protocol)) for protocol in self.protocols]
+        protocols = [(p, i in self.left_open, self.attacks_on(p)) for i, p in enumerate(self.protocols)]
         grid = itertools.product(self.datasets, self.partitions, protocols, self.server, self.defenses, self.seeds)
         return [
             Cell(
                 dataset=dataset,
                 partition=partition,
-                protocol=protocol,
+                protocol=on_dataset(protocol, dataset) if is_open else protocol,
                 defense=defense,
                 seed=seed,
                 observers=self.observers,
@@ -71,7 +73,7 @@ class Suite:
                 empirical=self.empirical,
                 behaviour=behaviour,
             )
-            for dataset, partition, (protocol, attacks), behaviour, defense, seed in grid
+            for dataset, partition, (protocol, is_open, attacks), behaviour, defense, seed in grid
         ]
 
     def attacks_on(self, protocol: FederatedProtocol) -> tuple[Attack, ...]:
@@ -79,13 +81,24 @@ class Suite:
         all sends (where none fits, all of them, so that every observer still has rows that say so)."""
         return fitting(protocol, self.attacks) if self.all_attacks else self.attacks
 
+    def default_notes(self) -> Iterator[str]:
+        """Yield which protocols train with other values on a data set than their class's."""
+        return default_notes(self.datasets, [self.protocols[i] for i in self.left_open])
+
     def resolved(self) -> dict[str, Any]:
-        """Return the suite as plain data with all defaults filled in; ``suite.yaml`` of a run holds it."""
-        data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "all_attacks"}
+        """Return the suite as plain data, which ``suite.yaml`` of a run holds, with all defaults filled in but those
+        that hang on the data set."""
+        data = {
+            f.name: getattr(self, f.name)
+            for f in dataclasses.fields(self)
+            if f.name not in ("all_attacks", "left_open")
+        }
         for key in ("datasets", "partitions"):
             data[key] = [_plain(describe(entry)) for entry in data[key]]
         for key in ("protocols", "defenses", "attacks"):
             data[key] = [_written_back(entry) for entry in data[key]]
+        for i in self.left_open:
+            data["protocols"][i] = without_open(data["protocols"][i], self.protocols[i])
         data["server"] = [HONEST if one is None else _plain(describe(one)) for one in self.server]
         data["observers"] = [_plain(dataclasses.asdict(o)) for o in self.observers]
         if self.all_attacks:
@@ -148,11 +161,12 @@ def _resolve(raw: SuiteFile, relative_to: Path | None, trust: Trust) -> Suite:
     behaviours = tuple(behaviour(entry, f"server[{i}]") for i, entry in enumerate(raw.server))
     cells = _counted_cells(raw, behaviours)
     attacks = registry.names("attack") if raw.attacks == "all" else raw.attacks
+    protocols = distinct("protocols", raw.protocols, partial(named.build, "protocol"), left_open)
     suite = Suite(
         name=raw.name,
         datasets=distinct("datasets", raw.datasets, partial(located_dataset, folder=relative_to)),
         partitions=distinct("partitions", raw.partitions, partial(registry.construct, PartitionSpec, "partition")),
-        protocols=distinct("protocols", raw.protocols, partial(named.build, "protocol")),
+        protocols=protocols,
         server=behaviours,
         defenses=distinct("defenses", raw.defenses, partial(named.build, "defense")),
         observers=tuple(observer.spec() for observer in raw.observers),
@@ -161,6 +175,7 @@ def _resolve(raw: SuiteFile, relative_to: Path | None, trust: Trust) -> Suite:
         empirical=raw.empirical,
         seeds=tuple(raw.seeds),
         all_attacks=raw.attacks == "all",
+        left_open=tuple(i for i, entry in enumerate(raw.protocols) if left_open(protocols[i], entry)),
         plugins={str(file.path): file.sha256 for file in files},
     )
     if (rows := cells * len(suite.observers) * len(suite.attacks)) > limits.ROWS:
@@ -171,6 +186,7 @@ def _resolve(raw: SuiteFile, relative_to: Path | None, trust: Trust) -> Suite:
     check_servers(suite.server, suite.partitions, suite.protocols)
     check_attacks(suite.attacks)
     check_partition_fits(suite.protocols, suite.partitions)
+    check_apart(suite.datasets, suite.protocols, suite.left_open)
     return suite
 
 

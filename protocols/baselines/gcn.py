@@ -6,15 +6,16 @@ Accuracy per client is the one model's accuracy on that client's test nodes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
 from fglaudit.context import Examples
 from fglaudit.errors import require_least
 from fglaudit.federated.problem import Problem, check_trainable, pooled
-from fglaudit.federated.training import LocalModels, LocalSettings, Optimizer, accuracies, hits
+from fglaudit.federated.training import UNLIKE_CITATIONS, LocalModels, LocalSettings, Optimizer, accuracies, hits
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.networks import NetworkName, network
@@ -33,6 +34,7 @@ class GCN(FederatedProtocol):
     emits: ClassVar[tuple[type[Payload], ...]] = ()
     pooled: ClassVar[bool] = True
     """Whether one party trains on all clients' nodes; otherwise every client trains a model of its own."""
+    on_datasets: ClassVar[Mapping[str, Mapping[str, Any]]] = UNLIKE_CITATIONS
 
     network: NetworkName = "gcn"
     layers: int = 2

@@ -40,7 +40,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -56,7 +56,7 @@ from fglaudit.federated.problem import Gathered, Problem, check_trainable, gathe
 from fglaudit.federated.received_once import ReceivedOnce
 from fglaudit.federated.sending import from_server, to_server
 from fglaudit.federated.smoothing import random_rows, remarks
-from fglaudit.federated.training import LocalSettings, Optimizer
+from fglaudit.federated.training import UNLIKE_CITATIONS, LocalSettings, Optimizer
 from fglaudit.graph import ClientGraph, FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
 from fglaudit.nn.gcn import Field
@@ -77,6 +77,9 @@ Weights = Literal["normalised", "counts"]
 class FedGCN(FederatedProtocol):
     """FedGCN with L hops; defaults are the paper's settings for Cora and CiteSeer.
 
+    On Chameleon, Squirrel, Photo and Computers, where these can collapse, suites that give neither train with
+    ``optimizer: adam, learning_rate: 0.01``.
+
     Attributes:
         hops: 0, 1, 2 or more.
         aggregate: "normalised" or "counts".
@@ -91,6 +94,7 @@ class FedGCN(FederatedProtocol):
     name: ClassVar[str] = "fedgcn"
     shown: ClassVar[tuple[str, ...]] = ("hops", "aggregate")
     emits: ClassVar[tuple[type[Payload], ...]] = (NeighborSums, HopSums, ModelUpdate)
+    on_datasets: ClassVar[Mapping[str, Mapping[str, Any]]] = UNLIKE_CITATIONS
 
     hops: int = 2
     aggregate: Weights = "normalised"

@@ -1,4 +1,4 @@
-"""``python -m bench training-settings``: what trains FedGCN on graphs unlike Cora."""
+"""``python -m bench training-settings``: what trains convolutions and attention on graphs unlike Cora."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def test_validation_and_test_nodes_are_told_apart_and_runs_resume(
     monkeypatch.setattr(DatasetSpec, "load", lambda *_: None)
     monkeypatch.setattr(PartitionSpec, "apply", lambda *_: graph)
     monkeypatch.setattr(bench, "DATASETS", ("chameleon",))
-    monkeypatch.setattr(bench, "HOPS", (0,))
+    monkeypatch.setattr(bench, "PROTOCOLS", {"gcn": bench.PROTOCOLS["gcn"]})
     monkeypatch.setattr(bench, "ROUNDS", 2)
     bench.run(tmp_path, None, 1)
     first = capsys.readouterr().out
-    assert len(first.splitlines()) == len(bench.SETTINGS) and "chameleon 0 defaults 0" in first
+    assert len(first.splitlines()) == len(bench.SETTINGS) and "chameleon gcn defaults 0" in first
     monkeypatch.setattr(bench, "measure", lambda *_: pytest.fail("measured again"))
     bench.run(tmp_path, None, 1)
     assert capsys.readouterr().out == first
