@@ -19,10 +19,11 @@ from fglaudit.structure import Training
 Optimizer = Literal["sgd", "adam"]
 OPTIMIZERS: tuple[Optimizer, ...] = get_args(Optimizer)
 UNLIKE_CITATIONS: Mapping[str, Mapping[str, Any]] = {
-    name: {"optimizer": "adam", "learning_rate": 0.01} for name in ("chameleon", "squirrel", "photo", "computers")
+    name: {"optimizer": "adam", "learning_rate": rate}
+    for name, rate in {"chameleon": 0.01, "squirrel": 0.01, "photo": 0.003, "computers": 0.003}.items()
 }
-"""For ``on_datasets`` of convolutions: what trains them on dense and on heterophilous graphs, for which no paper has
-settings. Chosen on validation nodes (``python -m bench training-settings``)."""
+"""For ``on_datasets`` of convolutions: what trains them on graphs whose neighbours differ in class and on dense ones,
+for which no paper has settings. Chosen on validation nodes (``python -m bench training-settings``)."""
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,8 @@ def on_dataset(protocol: FederatedProtocol, dataset: DatasetSpec) -> FederatedPr
     changed = type(protocol).on_datasets.get(dataset.name, {})
     if lacking := set(changed) - {f.name for f in dataclasses.fields(cast(Any, protocol))}:
         raise FglauditError(
-            f"on_datasets of a protocol names fields of it; {protocol.name} has no {', '.join(sorted(lacking))}; correct"
-            " it"
+            "on_datasets of a protocol names fields of it;"
+            f" {protocol.name} has no {', '.join(sorted(lacking))}; correct it"
         )
     return dataclasses.replace(cast(Any, protocol), **changed) if changed else protocol
 

@@ -77,8 +77,8 @@ Weights = Literal["normalised", "counts"]
 class FedGCN(FederatedProtocol):
     """FedGCN with L hops; defaults are the paper's settings for Cora and CiteSeer.
 
-    On Chameleon, Squirrel, Photo and Computers, where these can collapse, suites that give neither train with
-    ``optimizer: adam, learning_rate: 0.01``.
+    On Chameleon, Squirrel, Photo and Computers, where these can collapse, suites that give neither optimizer nor
+    learning rate train with :data:`fglaudit.federated.training.UNLIKE_CITATIONS`: Adam at 0.01 or 0.003.
 
     Attributes:
         hops: 0, 1, 2 or more.
