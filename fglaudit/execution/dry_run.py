@@ -115,7 +115,6 @@ def _unserved(cell: Cell, split: FederatedGraph) -> str | None:
     if any(is_stand_in(plugin) for plugin in (cell.protocol, cell.defense, cell.behaviour)):
         return None
     try:
-        cell.protocol.check(split)
         return unserved(cell, split)
     except Exception:  # a plugin's own code: the run has it as a row that says so
         return None
