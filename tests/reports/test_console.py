@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import re
 from dataclasses import replace
@@ -129,8 +130,20 @@ def test_settings_that_could_not_be_run_are_counted(tmp_path: Path) -> None:
         replace(f, status=Status.NOT_APPLICABLE, reason="nothing to drop", accuracy=None) for f in cell.findings
     )
     text = said(tmp_path, [make_cell(PROTOCOLS[0], DEFENSES[0], 0), replace(cell, findings=idle)])
-    assert "1 setting where the defense does not apply to the protocol" in text
+    assert "1 setting not run: the defense does not serve the protocol (see the report and coverage.csv)" in text
     assert "nothing to drop" not in text
+
+
+def test_the_page_counts_those_settings_apart_that_stand_in_no_table_of_answers(tmp_path: Path) -> None:
+    """Its head once said "2 settings" where the table beneath it said "1 of 1"."""
+    cell = make_cell(PROTOCOLS[0], DEFENSES[1], 0)
+    idle = [replace(f, status=Status.NOT_APPLICABLE, reason="no", accuracy=None, server="byzantine") for f in cell.findings]
+    store(tmp_path, [make_cell(PROTOCOLS[0], DEFENSES[0], 0), replace(cell, findings=tuple(idle))])
+    write_report(tmp_path)
+    words = "setting not run: the defense or the server's behaviour does not serve the protocol"
+    page = html.unescape((tmp_path / "report.html").read_text())
+    assert f'1 setting · <a href="#failures">1 further {words}</a>' in page
+    assert f"1 {words}: " in (tmp_path / "report.md").read_text()
 
 
 def test_where_no_setting_could_be_run_the_reasons_stand_there(tmp_path: Path) -> None:
