@@ -122,7 +122,7 @@ def run_suite(
         key = _key(store, directory, shard, started=bool(finished)) if secret else b""
         tasks = [_task(store, name, suite.name, directory, device, key) for name in store.mine if name not in finished]
         claims = None if shard is None else Claims(directory)
-        display = progress_on(console, len(store.mine), len(finished))
+        display = progress_on(console, len(store.mine), len(finished), [task.cell for task in tasks])
         try:
             said = partial(say, console) if verbose else None
             table = GrowingFindings(directory, finished.values()) if shard is None else None

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fglaudit.parties import HONEST
 from fglaudit.finding import OTHERS, UNSTATED, Cause, Status
+from fglaudit.parties import HONEST
 from fglaudit.reports.alarms import unchecked, unknown_payloads, unstated_fields
 from fglaudit.reports.leaks import FEATURES, NEGLIGIBLE, Leak, Parties, reach, says_most
 from fglaudit.reports.numbers import against, count, decimal, plural
