@@ -38,7 +38,7 @@ class TimeLeft:
     def words(self) -> str:
         """Return how long the rest takes; empty where nothing is left, or nothing known of it."""
         known, unknown = self._seconds()
-        if not any(known):
+        if sum(known) < 1.0:
             return ""
         # As many at a time as there were until now; a single cell is never divided.
         now = time.monotonic()
@@ -46,7 +46,7 @@ class TimeLeft:
         left = duration(max(sum(known) / max(at_once, 1.0), *known))
         if not unknown:
             return f"about {left} left"
-        return f"at least {left} left; none like {counted(unknown, 'cell')} of it was finished yet"
+        return f"at least {left} left, without {counted(unknown, 'cell')} unlike any that is finished"
 
     def _seconds(self) -> tuple[list[float], int]:
         """Return what cells that are left will take, where one like them is finished, and of how many none is."""

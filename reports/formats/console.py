@@ -39,6 +39,8 @@ def print_answers(console: Console, run: Run) -> None:
         if (others := shown.other_table()) is not None:
             console.print()
             _table(console, others)
+            for note in shown.other_notes():
+                _line(console, f"  {safe(note)}")
         if untried := shown.untried():
             _line(console, f"  not tested: {safe(', '.join(untried))} (coverage.csv says why)")
     if idle := idle_words(settings):

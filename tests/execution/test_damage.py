@@ -265,7 +265,7 @@ def _blake(text: str) -> bytes:
 
 
 def test_a_column_of_a_type_without_a_check_is_refused_where_it_is_declared() -> None:
-    """It passed for a number: every record with a value of it would have counted as damaged, and been computed again."""
+    """It passed for a number: every record with a value of it would have counted as damaged."""
 
     @dataclasses.dataclass
     class Row:

@@ -17,6 +17,7 @@ from fglaudit.execution.folder import csv_files
 from fglaudit.execution.folder.csv_files import write_findings
 from fglaudit.execution.folder.run_folder import CONFIRMED
 from fglaudit.execution.folder.store import open_run
+from fglaudit.execution.folder.stored_record import FORMAT
 from fglaudit.execution.folder.stored_run import read_manifest, read_record, read_records
 from fglaudit.files.own import stamped, unstamped
 from fglaudit.finding import COLUMNS, NOT_RUN, CellRecord, Status
@@ -79,6 +80,18 @@ def test_a_damaged_record_is_set_aside_and_computed_again(tmp_path: Path, damage
     assert str(path) in log and "set aside" in log
     assert path.with_suffix(".json.corrupt").read_text() == damage
     assert rows(tmp_path) == expected
+
+
+def test_records_of_another_version_are_told_in_one_note(tmp_path: Path) -> None:
+    """There was a line for each, four times as wide as a terminal, that said to run the suite again, in a run of it."""
+    records, _ = run(suite(), tmp_path)
+    for record in records:
+        path = tmp_path / "cells" / f"{record.cell}.json"
+        path.write_text(stamped({**unstamped(path.read_bytes(), path.name), "format": FORMAT + 1}, path.name))
+    (note,) = [line for line in run(suite(), tmp_path)[1].splitlines() if "set aside" in line]
+    first = tmp_path / "cells" / f"{records[0].cell}.json"
+    assert note.startswith(f"note: written by another version of fglaudit: {first} and {len(records) - 1} more; set")
+    assert note.endswith(f"{len(records)} cells run again") and "run the suite" not in note
 
 
 def test_a_folder_holds_one_run(tmp_path: Path) -> None:

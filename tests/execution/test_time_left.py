@@ -50,7 +50,7 @@ def test_a_least_time_is_said_while_some_cells_are_like_none(now: list[float]) -
     left.started(first.hash())
     now[0] += 30.0
     left.finished(first.hash())
-    assert left.words() == "at least 30 s left; none like 2 cells of it was finished yet"
+    assert left.words() == "at least 30 s left, without 2 cells unlike any that is finished"
     left.started(second.hash())
     now[0] += 10.0
     assert left.words().startswith("at least 20 s left"), "what a running cell has done is not left"

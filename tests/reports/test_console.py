@@ -62,6 +62,17 @@ def test_a_defense_that_hides_the_rows_is_seen_to_change_something(tmp_path: Pat
     assert "LEAKS in 2 of 2: AUC 1.000 (0.500)" in text
 
 
+def test_a_figure_of_another_quantity_that_shows_nothing_says_why(tmp_path: Path) -> None:
+    """AUC 1.000 beside a guess of 0.500 stood there as NOT SHOWN, without a word."""
+    cell = make_cell(PROTOCOLS[0], DEFENSES[0], 0, observers=[0])
+    few = replace(cell.findings[0], attack="update-linkage", quantity="linkage", metric="auc", value=1.0, control=0.5,
+                  advantage=1.0, advantage_low=1.0, advantage_high=1.0, interval="range")  # fmt: skip
+    text = said(tmp_path, [replace(cell, findings=(*cell.findings, few))])
+    _, _, besides = text.partition("besides, in any setting")
+    assert re.search(r"NOT SHOWN in 1 of 1: AUC 1\.000", besides)
+    assert re.search(r"  not shown: [^\n]*too few [^\n]*\(Server: linkage, if senders were hidden\)", besides)
+
+
 def test_refuted_and_unexamined_are_alarms(tmp_path: Path) -> None:
     cell = make_cell(PROTOCOLS[0], DEFENSES[2], 0, observers=[0])
     judged = replace(
@@ -97,8 +108,8 @@ def test_an_alarm_names_the_observers_whom_no_attack_speaks_for(tmp_path: Path) 
 
 
 def test_an_alarm_tells_what_an_attack_of_others_alone_read(tmp_path: Path) -> None:
-    """Beside the leak that a user's own attack had found stood that no attack reads the field; and its name stood as well
-    at fields that it does not read."""
+    """Beside the leak that a user's own attack had found stood that no attack reads the field; and its name stood at
+    fields as well that it does not read."""
     open_ = FieldState("server", "NeighborSums", "values", Protection.UNEXAMINED, "no adapted attack reads it")
     read = replace(open_, others=("mine.py:Mine",))
     cell = make_cell(PROTOCOLS[0], DEFENSES[0], 0, observers=[0])
