@@ -101,7 +101,9 @@ def named_observers(names: Sequence[str], **knowledge: Any) -> list[ObserverSpec
     """Return the observers named on the command line, parties joined by ``+``, all with the same side knowledge."""
     share = knowledge.get("auxiliary", 0.0)
     if not 0 <= share < 1:
-        raise FglauditError(f"--auxiliary is a share of all rows, at least 0 and below 1; got {share:g}")
+        raise FglauditError(
+            f"--auxiliary is a share of all rows, at least 0 and below 1; got {share:g}; write e.g. 0.1 for a tenth"
+        )
     observers = [ObserverSpec(tuple(name.split("+")), **knowledge) for name in names]
     try:
         check_observers(observers, ())

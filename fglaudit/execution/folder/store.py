@@ -38,7 +38,7 @@ from fglaudit.execution.folder.lock import folder_lock
 from fglaudit.execution.folder.plan import Planned
 from fglaudit.execution.folder.run_folder import check_ours, free_name, run_folder
 from fglaudit.execution.folder.shards import WAIT_SECONDS, Shard, check_none, held
-from fglaudit.execution.folder.stored_record import Made, OtherVersionError, damaged, record_text
+from fglaudit.execution.folder.stored_record import Made, damaged, record_text, unusable
 from fglaudit.execution.folder.stored_run import OTHER, Manifest, no_cycles_sought, read_manifest, read_stored
 from fglaudit.files.own import (
     TEMPORARY,
@@ -110,7 +110,7 @@ class RunStore:
                     raise damaged(path, OTHER) from OTHER
             except FglauditError as error:
                 path.replace(free_name(path.with_suffix(".json.corrupt")))
-                aside.setdefault(_unusable(error), []).append(path)
+                aside.setdefault(unusable(error), []).append(path)
                 continue
             if any(row.status is Status.FAILED for row in record.findings):
                 continue
@@ -126,7 +126,7 @@ class RunStore:
             one = len(paths) == 1
             named = f"{paths[0]}{'' if one else f' and {len(paths) - 1} more'}"
             again = "the cell runs again" if one else f"{len(paths)} cells run again"
-            self.notes.append(f"{why}: {named}; set aside as *.json.corrupt, {again}")
+            self.notes.append(f"{named} cannot be used ({why}); set aside as *.json.corrupt, {again}")
         return found
 
     @property
@@ -283,11 +283,3 @@ def _made_of_records(store: RunStore) -> Made | None:
         with contextlib.suppress(FglauditError):
             return read_stored(store.record_path(cell))[1]
     return None
-
-
-def _unusable(error: FglauditError) -> str:
-    """Return why a record cannot be used, in words that do for all of which it is true: whoever reads them runs the
-    suite just now, so what the ``error`` says to do is done."""
-    if isinstance(error.__cause__, OtherVersionError):
-        return "written by another version of fglaudit"
-    return f"damaged ({error.__cause__})" if error.__cause__ else str(error)

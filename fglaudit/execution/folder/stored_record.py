@@ -158,7 +158,8 @@ def _check_guarantee(verdict: Any, states: Any) -> None:
     """Raise ValueError unless these are a verdict or None, and rows of ``guarantees.csv``."""
     _demand(isinstance(states, (list, tuple)), "fields", states)
     for row in states:
-        _demand(isinstance(row, dict) and row.keys() == _STATE.keys(), "fields", row)
+        _demand(isinstance(row, dict), "fields", row)
+        _check_keys("a field's state", row, _STATE)
         for name, value in row.items():
             _demand(_STATE[name](value), name, value)
     if verdict is None:
@@ -183,9 +184,13 @@ _KEYS = {f.name for f in fields(CellRecord)}
 
 def _check_row(row: Any) -> None:
     _demand(isinstance(row, dict), "a finding", row)
-    if odd := sorted(map(str, row.keys() ^ _COLUMNS.keys())):
-        raise ValueError(f"other columns of a finding: {', '.join(odd[:3])}{' ...' if len(odd) > 3 else ''}")
+    _check_keys("a finding", row, _COLUMNS)
     check_columns(row)
+
+
+def _check_keys(what: str, row: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    if odd := sorted(map(str, row.keys() ^ known.keys())):
+        raise ValueError(f"other columns of {what}: {', '.join(odd[:3])}{' ...' if len(odd) > 3 else ''}")
 
 
 def check_columns(row: Mapping[str, Any]) -> None:
@@ -321,3 +326,11 @@ def damaged(path: object, error: Exception) -> FglauditError:
             " wrote it"
         )
     return FglauditError(f"a record must be whole; {path} is damaged ({error}); {FIX}")
+
+
+def unusable(error: FglauditError) -> str:
+    """Return why a record cannot be used that raised ``error``, in words that many records share: without its path, and
+    without what to do about it."""
+    if isinstance(error.__cause__, OtherVersionError):
+        return f"written by another version of fglaudit: {error.__cause__}"
+    return f"damaged: {error.__cause__}" if error.__cause__ else str(error)
