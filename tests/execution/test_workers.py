@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -105,7 +106,7 @@ def test_a_cell_without_end_is_ended_and_the_others_go_on(tmp_path: Path) -> Non
     assert slow.status is Status.FAILED and "--cell-timeout" in slow.reason and "raise the limit" in slow.reason
     assert fine.status is Status.OK
     assert killed.status is Status.FAILED and "SIGKILL" in killed.reason and "while loading data" in killed.reason
-    assert "labels and edges of its data set take about 0.0 MiB" in killed.reason
+    assert re.search(r"labels and edges of its data set take about [\d.]+ KiB", killed.reason)
     assert heard.running and heard.running[0].task.cell.seed == SLOW
     assert list(tmp_path.iterdir()) == []
 
