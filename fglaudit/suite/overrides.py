@@ -17,6 +17,7 @@ from fglaudit.files.user import is_folder, user_path
 from fglaudit.interfaces import Attack
 from fglaudit.observers import ObserverSpec
 from fglaudit.suite.checks import check_attacks, check_observers
+from fglaudit.suite.entries import dataset_spec
 from fglaudit.suite.plugin_files import Trust
 from fglaudit.suite.reading import parse, read
 from fglaudit.suite.suite import Suite, resolve
@@ -65,8 +66,13 @@ def data_root(root: Path) -> Path:
 
 def dataset_entry(name: str) -> dict[str, str]:
     """Return the suite entry for a data set named on the command line; a file ``*.npz`` is a user's own graph, split at
-    random where it holds no masks."""
+    random where it holds no masks.
+
+    Raises:
+        FglauditError: there is no data set of this name.
+    """
     if not name.endswith(".npz"):
+        dataset_spec({"name": name}, "--dataset")  # of the suite's entries none is wrong
         return {"name": name}
     return {"name": "npz", "path": name, **({"split": "random"} if _without_masks(Path(name)) else {})}
 
