@@ -168,6 +168,20 @@ def test_the_page_counts_those_settings_apart_that_stand_in_no_table_of_answers(
     assert f"1 {words}: " in (tmp_path / "report.md").read_text()
 
 
+def test_a_mark_that_lies_below_the_figure_is_said_to(tmp_path: Path) -> None:
+    """An advantage of -3 stood on the edge of the figure as one of -0.5, without a word."""
+    cell = make_cell(PROTOCOLS[0], DEFENSES[0], 0, observers=[0])
+    for folder, advantage in (("inside", -0.4), ("below", -3.0)):
+        rows = tuple(
+            replace(f, advantage=advantage, advantage_low=advantage, advantage_high=advantage, identifiable_rate=None)
+            for f in cell.findings
+        )
+        store(tmp_path / folder, [replace(cell, findings=rows, clusters={})])
+        write_report(tmp_path / folder)
+        page = (tmp_path / folder / "report.html").read_text()
+        assert ("A mark on the lower edge lies below it." in page) == (folder == "below")
+
+
 def test_where_no_setting_could_be_run_the_reasons_stand_there(tmp_path: Path) -> None:
     cell = make_cell(PROTOCOLS[0], DEFENSES[1], 0)
     idle = tuple(
