@@ -176,6 +176,8 @@ class FieldState:
         reason: in words.
         seal: what is said of its sealing; none where it does not travel sealed. In the record, not in the table.
         unstated: whether something is done to it that no fact states. In the record, not in the table.
+        others: attacks that are no part of fglaudit, passed their self-test and read it: what they allow for is their
+            own word, so it is unexamined all the same. In the record, not in the table.
     """
 
     observer: str
@@ -185,6 +187,7 @@ class FieldState:
     reason: str
     seal: Word = Word.NONE
     unstated: bool = False
+    others: tuple[str, ...] = ()
 
     @property
     def shut(self) -> bool:
@@ -198,7 +201,8 @@ class FieldState:
         Raises:
             ValueError: the state is none of :class:`Protection`, or the seal none of :class:`Word`.
         """
-        return FieldState(**{**data, "state": Protection(data["state"]), "seal": Word(data["seal"])})
+        words = {"state": Protection(data["state"]), "seal": Word(data["seal"]), "others": tuple(data["others"])}
+        return FieldState(**{**data, **words})
 
     @staticmethod
     def columns() -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError, counted
 from fglaudit.execution.display import progress_on, say
 from fglaudit.execution.engines.engine import Engine, Listener, Running, failed
-from fglaudit.execution.engines.worker import Progress, Runner, Task
+from fglaudit.execution.engines.worker import Progress, Task
 from fglaudit.execution.folder.csv_files import GrowingFindings, write_findings
 from fglaudit.execution.folder.kept import secret_key
 from fglaudit.execution.folder.run_folder import check_ours, run_folder
@@ -21,8 +21,8 @@ from fglaudit.execution.folder.shards import Claims, Shard
 from fglaudit.execution.folder.store import RunStore, open_run
 from fglaudit.execution.folder.stored_run import no_cycles_sought, read_manifest
 from fglaudit.execution.log_file import LogFile, row_line
-from fglaudit.execution.message_budget import large_messages
-from fglaudit.execution.preflight import check_data, not_opened
+from fglaudit.execution.message_budget import LargeMessages
+from fglaudit.execution.preflight import check_data
 from fglaudit.execution.run_cell import run_cell
 from fglaudit.finding import CellRecord
 from fglaudit.reports import write_report
@@ -87,7 +87,6 @@ def run_suite(
     engine: Engine,
     device: str,
     console: Console,
-    runner: Runner = run_cell,
     *,
     secret: bool = False,
     log: Path | None = None,
@@ -101,7 +100,6 @@ def run_suite(
 
     Args:
         device: of the cells, ``cpu`` or ``cuda``.
-        runner: what computes a cell; tests put their own here.
         secret: whether training and noise are drawn with a key of the run's own.
         log: a file that is told what happens, with the time.
         verbose: print every finding as its cell is finished.
@@ -115,23 +113,23 @@ def run_suite(
         told.say("log of fglaudit begins")
     check_ours(run_folder(directory))  # before minutes are spent on loading data
     cells = [replace(cell, secret=secret) for cell in suite.cells()]
-    data = check_data(suite)
+    data = check_data(suite, LargeMessages.of(suite))
     with open_run(directory, suite, cells, data.digests, engine.threads, shard) as store:
         engine.threads = store.made.threads
         finished = store.finished()
-        large = [] if len(finished) == len(store.mine) else large_messages(suite, {*data.too_large, *not_opened(suite)})
+        large = [] if len(finished) == len(store.mine) else data.answers
         notes = [*data.notes, *store.notes, *suite.default_notes(), *large]
         _say_begin(console, told, notes, len(finished), store, directory)
         key = _key(store, directory, shard, started=bool(finished)) if secret else b""
         tasks = [_task(store, name, suite.name, directory, device, key) for name in store.mine if name not in finished]
         claims = None if shard is None else Claims(directory)
-        display = progress_on(console, len(store.mine), len(finished))
+        display = progress_on(console, len(store.mine), len(finished), [task.cell for task in tasks])
         try:
             said = partial(say, console) if verbose else None
             table = GrowingFindings(directory, finished.values()) if shard is None else None
             recorder = _Recorder(store, display, log=told, verbose=said, claims=claims, table=table)
             with display:
-                engine.run(_fitting(tasks, data.too_large, recorder), runner, recorder)
+                engine.run(_fitting(tasks, data.too_large, recorder), run_cell, recorder)
         finally:
             store.remove_spool()  # first: what follows takes long, and a second signal may be the last one
             if claims is not None:

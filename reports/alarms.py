@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import NamedTuple
 
 from fglaudit import registry
 from fglaudit.empirical.fields.states import NOT_SENT, PROTOCOL, sees
-from fglaudit.finding import OTHERS, Finding, Status
+from fglaudit.finding import Finding, Status
 from fglaudit.guarantees import FieldState, Protection, Word
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.numbers import few, plural, seeds_words
@@ -165,48 +166,51 @@ def _known() -> frozenset[str]:
 
 
 def _unexamined(settings: Sequence[Setting], labels: Labels) -> list[str]:
-    where: dict[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], bool], list[str]] = {}
+    where: dict[tuple[_Reach, tuple[str, ...], bool], list[str]] = {}
     for setting in settings:
-        for observers, names in _by_observers(setting).items():
-            shown = _shown_by_others(setting, observers)
-            defended = not setting.undefended
-            where.setdefault((observers, tuple(names), shown, defended), []).append(labels.told(setting))
+        for reach, names in _by_reach(setting).items():
+            where.setdefault((reach, tuple(names), not setting.undefended), []).append(labels.told(setting))
     lines = []
-    for (observers, fields, others, defended), places in where.items():
-        whose = "of fglaudit" if others else "here"  # another author's may read it, and shows what it shows
+    for (reach, fields, defended), places in where.items():
+        told = " and ".join(map(_who, reach.observers))
         allows = " that allows for the defense" if defended else ""
         covers = "it" if len(fields) == 1 else "them"
-        beyond = f", beyond what {few(others)} shows," if others else ""
-        told = " and ".join(map(_who, observers))
+        if reach.others:  # what another author's attack allows for is its own word; what it shows is shown
+            one = len(reach.others) == 1
+            reads = f"{few(reach.others)} alone, no part of fglaudit, {'reads' if one else 'read'}"
+            known = f"what leaks there, beyond what {'it shows' if one else 'they show'}, is not known"
+        else:
+            reads, known = f"no working attack here{allows} reads", "what leaks there is not known"
         lines.append(
-            f"UNEXAMINED: towards {told} no working attack {whose}{allows} reads {few(fields)},"
-            f" and no guarantee covers {covers}: what leaks there{beyond} is not known. Settings:"
+            f"UNEXAMINED: towards {told} {reads} {few(fields)}, and no guarantee covers {covers}: {known}. Settings:"
             f" {few(list(dict.fromkeys(places)), sep='; ')}."
         )
     return lines
 
 
-def _shown_by_others(setting: Setting, observers: Sequence[str]) -> tuple[str, ...]:
-    """Return the attacks that are no part of fglaudit and show a leak to one of ``observers``: whether they allow for
-    the defense is their own word, but what they show is shown."""
-    shown = (leak for leak in setting.leaks if leak.grounds and OTHERS in leak.unadapted)
-    seen = (leak.attack for leak in shown if any(sees(leak.observer[0], listed) for listed in observers))
-    return tuple(dict.fromkeys(seen))
+class _Reach(NamedTuple):
+    """Whom a field reaches unexamined, and which attacks that are no part of fglaudit read it there."""
+
+    observers: tuple[str, ...]
+    others: tuple[str, ...]
 
 
-def _by_observers(setting: Setting) -> dict[tuple[str, ...], list[str]]:
+def _by_reach(setting: Setting) -> dict[_Reach, list[str]]:
     """Return the fields that nothing examined, by whom they reach unexamined: another observer may have had an attack
     that read them."""
-    reach: dict[str, dict[str, None]] = {}
+    fields: dict[str, dict[str, dict[str, None]]] = {}
     for state in _open_fields(setting):
         if state.payload == PROTOCOL:
             continue  # no attack could read it: see _unchecked
-        reach.setdefault(f"{state.payload}.{state.field}", {})[state.observer] = None
+        readers = fields.setdefault(f"{state.payload}.{state.field}", {}).setdefault(state.observer, {})
+        readers |= dict.fromkeys(state.others)
     order = list(dict.fromkeys(leak.observer[0] for leak in setting.leaks))
-    found: dict[tuple[str, ...], list[str]] = {}
-    for name, observers in reach.items():
+    found: dict[_Reach, list[str]] = {}
+    for name, observers in fields.items():
         listed = sorted(observers, key=lambda each: order.index(each) if each in order else len(order))
-        found.setdefault(tuple(listed), []).append(name)  # those whom a field reached in another order are the same
+        for others in dict.fromkeys(tuple(observers[each]) for each in listed):
+            alike = tuple(each for each in listed if tuple(observers[each]) == others)
+            found.setdefault(_Reach(alike, others), []).append(name)  # reached in another order they are the same
     return found
 
 

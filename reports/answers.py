@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fglaudit.finding import OTHERS, UNSTATED, Cause, Status
+from fglaudit.parties import HONEST
 from fglaudit.reports.alarms import unchecked, unknown_payloads, unstated_fields
 from fglaudit.reports.leaks import FEATURES, NEGLIGIBLE, Leak, Parties, reach, says_most
 from fglaudit.reports.numbers import against, count, decimal, plural
@@ -60,6 +61,17 @@ def applies(setting: Setting) -> bool:
     """Whether the setting could be run: of one that could not, every row is not applicable and no accuracy is known."""
     rows = [finding for leak in setting.leaks for finding in leak.findings]
     return any(f.status is not Status.NOT_APPLICABLE or f.accuracy is not None for f in rows)
+
+
+def idle_words(settings: Iterable[Setting], of: str = "") -> str:
+    """Return how many of ``settings`` could not be run, and why, in words; nothing where all could: they stand in no
+    table of answers, so they are counted apart from those that do."""
+    idle = [setting for setting in settings if not applies(setting)]
+    if not idle:
+        return ""
+    active = any(setting.first.server not in ("", HONEST) for setting in idle)
+    who = "the defense or the server's behaviour" if active else "the defense"
+    return f"{plural(len(idle), f'{of}setting')} not run: {who} does not serve the protocol"
 
 
 def answers(settings: Iterable[Setting]) -> list[Answer]:

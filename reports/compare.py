@@ -106,7 +106,8 @@ def compare_folders(first: Path, second: Path) -> Comparison:
     if not common:
         raise FglauditError(
             f"two runs are compared over settings that both have; {first} has {len(here)} and {second} {len(there)},"
-            " none in common; run the same suite twice, or one that shares data, partition, protocol and defense"
+            " none in common; run the same suite twice, or one that shares data, partition, protocol and defense (to"
+            " see what a defense changes, list none and the defense in one suite: its report has them side by side)"
         )
     labels = Labels.of([*summarize(a), *summarize(b)])
     found: list[Difference] = []

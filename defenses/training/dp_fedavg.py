@@ -153,7 +153,8 @@ class DpFedAvg(Defense):
     Attributes:
         epsilon, delta: the guarantee over the whole training.
         clip: L2 norm of a client's change in one round.
-        trust: who adds the noise: "server", "local" or "distributed", see above.
+        trust: who adds the noise: "server", "local" or "distributed", see above (what the protocol gap calls
+            ``noise_at``).
         colluding: with ``trust: distributed``, how many clients may tell their shares of the noise, or drop out.
         unit: what one record is: "client".
     """

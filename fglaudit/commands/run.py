@@ -34,13 +34,14 @@ from fglaudit.commands.run_options import (
     TrustOption,
     VerboseOption,
 )
-from fglaudit.errors import FglauditError
+from fglaudit.errors import FglauditError, counted
 from fglaudit.execution.exit_code import ExitCode, none_applies, nothing_applied, troubles
 from fglaudit.interruption import EXIT, interrupt
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from fglaudit.execution.folder.shards import Shard
     from fglaudit.finding import CellRecord
     from fglaudit.suite.plugin_files import PluginFile
     from fglaudit.suite.suite import Suite
@@ -115,6 +116,8 @@ def run(
         whole, fresh = confirm_chosen(resolved, directory, chosen_engine, chosen, screen, seeds=confirm, secret=secret)
         records += fresh
         print_confirmed(screen, whole)
+    if part is not None:
+        _say_part(screen, part, len(records), len(resolved.cells()), directory)
     _conclude(screen, suite, directory, records, whole=part is None)
 
 
@@ -167,6 +170,14 @@ def _dry_run(
     if any(line.fails for line in found.lines):
         _say_how_to_copy(screen, name)
         raise SystemExit(int(ExitCode.FAILED))
+
+
+def _say_part(screen: Console, part: Shard, mine: int, every: int, directory: Path) -> None:
+    """Print that what stands above is about ``part`` alone: its words about seeds and parties are those of a part."""
+    from fglaudit.execution.display import say
+
+    of_all = f"this is shard {part.number}/{part.of}, {mine} of {counted(every, 'cell')}"
+    say(screen, f"{of_all}; for all, once they ran: fglaudit report {shlex.quote(str(directory))}")
 
 
 def _conclude(screen: Console, name: str, directory: Path, records: Sequence[CellRecord], *, whole: bool) -> None:

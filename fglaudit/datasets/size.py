@@ -11,6 +11,7 @@ from fglaudit.datasets.csbm_options import CORA_LIKE, CsbmOptions
 from fglaudit.datasets.csbm_tasks import PUBLISHED as TASK_SETS
 from fglaudit.datasets.csbm_tasks import CsbmTask, resolve
 from fglaudit.datasets.spec import DatasetSpec
+from fglaudit.graph import Graph
 
 _FLOAT, _INTEGER = 4, 8
 _UNKNOWN_MACHINE = 8 * 2**30
@@ -52,6 +53,11 @@ def expected_size(spec: DatasetSpec) -> Size:
     return Size(_bytes(published.nodes, published.features, published.edges or 0), exact=published.edges is not None)
 
 
+def taken(graph: Graph) -> Size:
+    """Return what ``graph`` takes, which is loaded."""
+    return Size(sum(tensor.nbytes for tensor in (graph.x, graph.y, graph.edge_index)))
+
+
 def machine_memory() -> int:
     """Return the bytes of memory that this machine has."""
     if hasattr(os, "sysconf"):
@@ -64,7 +70,9 @@ def in_words(size: int) -> str:
     for power, unit in ((40, "TiB"), (30, "GiB")):
         if size >= 2**power:
             return f"{size / 2**power:.1f} {unit}"
-    return f"{size / 2**20:.1f} MiB"
+    if size >= 0.05 * 2**20:
+        return f"{size / 2**20:.1f} MiB"
+    return f"{size / 2**10:.1f} KiB" if size >= 2**10 else f"{size} bytes"
 
 
 def _bytes(rows: int, features: int, columns: int) -> int:

@@ -17,7 +17,6 @@ from rich.progress import (
     TaskID,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 
 from fglaudit.errors import FglauditError, counted, printable
@@ -26,6 +25,7 @@ from fglaudit.execution.engines.worker import Progress as Rounds
 from fglaudit.execution.engines.worker import Task, phase
 from fglaudit.execution.failures import Causes
 from fglaudit.execution.folder.stored_run import read_record
+from fglaudit.execution.time_left import TimeLeft
 from fglaudit.finding import CellRecord, Status
 from fglaudit.suite.cell import Cell, arguments, dataset_arguments, dataset_name
 from fglaudit.suite.suite import Suite
@@ -61,10 +61,9 @@ def counts(record: CellRecord) -> str:
 class PlainProgress(Listener):
     """One line per finished cell, for logs."""
 
-    def __init__(self, console: Console, total: int, done: int) -> None:
+    def __init__(self, console: Console, total: int, done: int, to_do: Sequence[Cell]) -> None:
         self.console, self.total, self.done = console, total, done
-        self.measured, self.begin = 0, time.monotonic()
-        self.starts: dict[str, float] = {}
+        self.left = TimeLeft(to_do)
         self.causes = Causes()
         self.said = time.monotonic()
 
@@ -77,23 +76,16 @@ class PlainProgress(Listener):
         return None
 
     def started(self, task: Task) -> None:
-        self.starts[task.cell.hash()] = time.monotonic()
+        self.left.started(task.cell.hash())
 
     def finished(self, task: Task, record: CellRecord) -> None:
         self.done += 1
-        self.said = now = time.monotonic()
-        self.measured += any(row.status is not Status.NOT_APPLICABLE for row in record.findings)
-        took = f"{now - self.starts[record.cell]:.1f} s{self._left(now)}"
-        text = f"[{self.done}/{self.total}] {cell_label(task.cell)}: {counts(record)} ({took})"
-        say(self.console, text)
+        self.said = time.monotonic()
+        took = f"{self.left.finished(record.cell):.1f} s"
+        times = ", ".join(filter(None, (took, self.left.words())))
+        say(self.console, f"[{self.done}/{self.total}] {cell_label(task.cell)}: {counts(record)} ({times})")
         if reason := self.causes.new(record):
             say(self.console, f"    failed: {reason}")
-
-    def _left(self, now: float) -> str:
-        """Return how long the rest takes at the pace of the cells that were measured; empty before one was."""
-        if not self.measured or self.done >= self.total:
-            return ""
-        return f", about {(now - self.begin) / self.measured * (self.total - self.done):.0f} s left at this pace"
 
     def checked(self, running: Sequence[Running]) -> None:
         if time.monotonic() - self.said < QUIET_SECONDS:
@@ -104,16 +96,16 @@ class PlainProgress(Listener):
             say(self.console, text)
 
 
-def progress_on(console: Console, total: int, done: int) -> PlainProgress | LiveProgress:
+def progress_on(console: Console, total: int, done: int, to_do: Sequence[Cell]) -> PlainProgress | LiveProgress:
     """Return bars where lines can be redrawn: not on a dumb terminal, nor in a log that asks for colours
     (FORCE_COLOR)."""
     redrawn = console.is_interactive and console.file.isatty()
-    return (LiveProgress if redrawn else PlainProgress)(console, total, done)
+    return (LiveProgress if redrawn else PlainProgress)(console, total, done, to_do)
 
 
 def heartbeat(running: Running) -> str:
     """Return what a cell is doing, and for how long nothing has been heard of it if that is long."""
-    text = f"{phase(running.progress)} for {running.seconds:.0f} s"
+    text = f"{phase(running.progress)}, {running.seconds:.0f} s since it began"
     if running.silent is not None and running.silent > SILENT_SECONDS:
         return f"{text}, no sign of life for {running.silent:.0f} s"
     return text
@@ -126,17 +118,18 @@ QUIET_SECONDS, SILENT_SECONDS = 60.0, 30.0
 class LiveProgress(Listener):
     """A bar for the cells and one for the rounds of each cell that is being computed."""
 
-    def __init__(self, console: Console, total: int, done: int) -> None:
+    def __init__(self, console: Console, total: int, done: int, to_do: Sequence[Cell]) -> None:
         self.bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn("{task.fields[unit]}"),
             TimeElapsedColumn(),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[left]}"),
             console=console,
         )
-        self.cells = self.bars.add_task("all", total=total, completed=done, unit="cells")
+        self.cells = self.bars.add_task("all", total=total, completed=done, unit="cells", left="")
+        self.left = TimeLeft(to_do)
         self.running: dict[str, TaskID] = {}
         self.causes = Causes()
 
@@ -150,8 +143,9 @@ class LiveProgress(Listener):
         self.bars.stop()
 
     def started(self, task: Task) -> None:
-        rounds = task.cell.protocol.num_rounds
-        self.running[task.cell.hash()] = self.bars.add_task(escape(cell_label(task.cell)), total=rounds, unit="rounds")
+        rounds, label = task.cell.protocol.num_rounds, escape(cell_label(task.cell))
+        self.left.started(task.cell.hash())
+        self.running[task.cell.hash()] = self.bars.add_task(label, total=rounds, unit="rounds", left="")
 
     def progressed(self, task: Task, progress: Rounds) -> None:
         bar = self.running[task.cell.hash()]
@@ -159,6 +153,7 @@ class LiveProgress(Listener):
         self.bars.update(bar, completed=progress.round, total=progress.rounds, unit=unit)
 
     def checked(self, running: Sequence[Running]) -> None:
+        self.bars.update(self.cells, left=self.left.words())
         for cell in running:
             bar = self.running.get(cell.task.cell.hash())
             if bar is not None and (cell.silent or 0.0) > SILENT_SECONDS:
@@ -166,7 +161,8 @@ class LiveProgress(Listener):
 
     def finished(self, task: Task, record: CellRecord) -> None:
         self.bars.remove_task(self.running.pop(task.cell.hash()))
-        self.bars.advance(self.cells)
+        self.left.finished(record.cell)
+        self.bars.update(self.cells, advance=1, left=self.left.words())
         if reason := self.causes.new(record):
             self.bars.console.print(
                 f"[red]failed[/red] {escape(cell_label(task.cell))}: {escape(reason)}", highlight=False

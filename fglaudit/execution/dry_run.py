@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fglaudit.datasets import DatasetSpec
-from fglaudit.datasets.size import expected_size, in_words
+from fglaudit.datasets.size import expected_size, in_words, taken
 from fglaudit.errors import FglauditError, counted, duration
 from fglaudit.execution.display import cell_label
 from fglaudit.execution.engines.engine import available_cores
@@ -89,7 +89,7 @@ def _opened(suite: Suite, found: DataCheck, places: dict[int, str]) -> Iterator[
             continue
         graph = spec.load()
         edges = graph.edge_index.shape[1] // 2
-        size = f"{graph.num_nodes} nodes, {counted(edges, 'edge')}, {expected_size(spec)} of memory"
+        size = f"{graph.num_nodes} nodes, {counted(edges, 'edge')}, {taken(graph)} of memory"
         yield Line(f"opened: {name}, {size}")
         for i, partition in enumerate(suite.partitions):
             where = f"datasets[{number}], partitions[{i}]"
@@ -115,7 +115,6 @@ def _unserved(cell: Cell, split: FederatedGraph) -> str | None:
     if any(is_stand_in(plugin) for plugin in (cell.protocol, cell.defense, cell.behaviour)):
         return None
     try:
-        cell.protocol.check(split)
         return unserved(cell, split)
     except Exception:  # a plugin's own code: the run has it as a row that says so
         return None

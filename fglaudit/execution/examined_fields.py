@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from fglaudit.empirical.fields.moves import PRESENCE
 from fglaudit.empirical.fields.states import NOT_SENT, REPORT, sees
-from fglaudit.finding import ADAPTED, Finding, Status
+from fglaudit.finding import ADAPTED, OTHERS, Finding, Status
 from fglaudit.guarantees import FieldState, Protection
 
 Declared = Mapping[str, Collection[str]]
@@ -28,17 +28,17 @@ def after_attacks(states: Sequence[FieldState], findings: Sequence[Finding], rea
             found.append(state)
             continue
         for observer in observers:
-            able = dict.fromkeys(
-                f.attack
+            readers = [
+                f
                 for f in findings
-                if f.observer == observer
-                and f.status is Status.OK
-                and f.adapted == ADAPTED
-                and (state.payload, state.field) in _read(read, f)
-            )
+                if f.observer == observer and f.status is Status.OK and (state.payload, state.field) in _read(read, f)
+            ]
+            able = dict.fromkeys(f.attack for f in readers if f.adapted == ADAPTED)
+            others = dict.fromkeys(f.attack for f in readers if OTHERS in f.unadapted)
             word = Protection.ATTACKED if able else Protection.UNEXAMINED
             by = f"read by {', '.join(able)}" if able else "no adapted attack that passed its self-test reads it"
-            found.append(replace(state, observer=observer, state=word, reason=f"{state.reason}; {by}"))
+            because = f"{state.reason}; {by}"
+            found.append(replace(state, observer=observer, state=word, reason=because, others=tuple(others)))
     return tuple(found)
 
 

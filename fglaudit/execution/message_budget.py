@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
 
 from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
-from fglaudit.graph import FederatedGraph
+from fglaudit.graph import FederatedGraph, Graph
 from fglaudit.interfaces import FederatedProtocol
+from fglaudit.partition import PartitionSpec
 from fglaudit.registry import is_stand_in
 from fglaudit.rng import derive
 from fglaudit.suite.cell import arguments
 from fglaudit.suite.suite import Suite
 
 
-def large_messages(suite: Suite, unread: Container[DatasetSpec]) -> Iterator[str]:
-    """Yield what the protocols of ``suite`` say of their messages on its graphs, split with the first seed.
+@dataclass(frozen=True)
+class LargeMessages:
+    """A question to a data set of a suite while it is loaded: what do its protocols say of their messages there?"""
 
-    Nothing is loaded where no protocol has anything to say.
+    partitions: tuple[PartitionSpec, ...]
+    protocols: tuple[FederatedProtocol, ...]
+    seed: int
 
-    Args:
-        unread: data sets that are not to be loaded here.
-    """
-    asked = [p for p in suite.protocols if type(p).large_messages is not FederatedProtocol.large_messages]
-    for spec in suite.datasets if asked else ():
-        if spec in unread:
-            continue
-        graph = spec.load()
-        for partition in suite.partitions:
+    @classmethod
+    def of(cls, suite: Suite) -> Self | None:
+        """Return the question of ``suite``; None where no protocol has anything to say of its messages."""
+        asked = [p for p in suite.protocols if type(p).large_messages is not FederatedProtocol.large_messages]
+        return cls(suite.partitions, tuple(asked), suite.seeds[0]) if asked else None
+
+    def __call__(self, graph: Graph, spec: DatasetSpec) -> Iterator[str]:
+        """Yield what they say of ``graph``, which ``spec`` names, split with the first seed."""
+        for partition in self.partitions:
             try:
-                split = partition.apply(graph, spec, derive(suite.seeds[0], "partition"))
+                split = partition.apply(graph, spec, derive(self.seed, "partition"))
             except FglauditError:  # the rows of its cells say so
                 continue
-            yield from told(split, asked, arguments(partition))
+            yield from told(split, self.protocols, arguments(partition))
 
 
 def told(split: FederatedGraph, protocols: Sequence[FederatedProtocol], where: str = "") -> Iterator[str]:

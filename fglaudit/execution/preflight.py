@@ -6,17 +6,12 @@ from dataclasses import dataclass, field
 
 from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
-from fglaudit.execution.engines.data_child import TooLarge, look_safely
+from fglaudit.execution.engines.data_child import Question, TooLarge, look_safely
 from fglaudit.suite.suite import Suite
 
 LARGE = ("ogbn-arxiv", "ogbn-products")
 """Not loaded here: that would cost minutes and gigabytes. Trouble with their files becomes failed rows of their
 cells."""
-
-
-def not_opened(suite: Suite) -> set[DatasetSpec]:
-    """Return the data sets of ``suite`` that are too large to be loaded before its cells are."""
-    return {spec for spec in suite.datasets if spec.name in LARGE}
 
 
 class UnfitPartitionError(FglauditError):
@@ -30,16 +25,18 @@ class DataCheck:
     Attributes:
         digests: by entry of the suite, over the content of its graph: results on other content must not be mixed.
         notes: what had to be changed in a graph, e.g. directed edges; and what does not fit.
+        answers: to what was asked of each data set.
         too_large: why the cells of a data set cannot be computed on this machine: they fail, and no others.
     """
 
     digests: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    answers: list[str] = field(default_factory=list)
     too_large: dict[DatasetSpec, str] = field(default_factory=dict)
 
 
-def check_data(suite: Suite) -> DataCheck:
-    """Load every data set of ``suite`` once, each in a process of its own unless it is small.
+def check_data(suite: Suite, question: Question | None = None) -> DataCheck:
+    """Load every data set of ``suite`` once, each in a process of its own unless it is small, and ask it ``question``.
 
     Raises:
         FglauditError: missing or corrupt files, a user's graph that breaks a rule.
@@ -51,7 +48,7 @@ def check_data(suite: Suite) -> DataCheck:
             continue
         where = f"datasets[{number}] {spec.path or spec.name}"
         try:
-            found = look_safely(spec)
+            found = look_safely(spec, question)
         except FglauditError as error:
             raise FglauditError(f"{where}: {error}") from error
         if isinstance(found, TooLarge):
@@ -59,6 +56,7 @@ def check_data(suite: Suite) -> DataCheck:
             result.notes.append(f"{where}: {found.reason}; its cells fail")
             continue
         result.notes += [note for note in found.notes if note not in result.notes]
+        result.answers += found.answers
         result.digests[where] = found.digest
         for i, partition in enumerate(suite.partitions):
             try:

@@ -132,11 +132,11 @@ def attack_saved(
         made_with = read_manifest(source.run).made.plugins
         load_files({path: digest for path, digest in made_with.items() if Path(path).is_file()})
     records, before = [], {record.cell: record for record in made}
-    for path in source.recordings:
+    for number, path in enumerate(source.recordings, 1):
         recording = Recording.load(path, trust_plugins=trust_plugins)
         for spec in observers:
             expand(spec, recording.public.num_clients)  # who is not there is refused before anything is announced
-        announce(f"attacking {path}")
+        announce(f"attacking {number} of {len(source.recordings)}: {_trained(recording) or path}")
         record, results = _attacked(recording, source, path, before.get(path.name), observers, attacks, device)
         store_record(folder, record)
         for file, tensors in results.items():
@@ -145,6 +145,17 @@ def attack_saved(
         records.append(record)
     store_plan(folder, source.suite, records)
     return folder, records
+
+
+def _trained(recording: Recording) -> str:
+    """Return what was trained, in words; empty where a recording does not say so."""
+    columns = recording.columns
+    if "seed" not in columns:
+        return ""
+    named = (("dataset", "dataset_args"), ("partition",), ("protocol", "protocol_args"), ("defense", "defense_args"))
+    parts = [[str(columns[name]) for name in names if columns.get(name)] for names in named]
+    words = (f"{first}({', '.join(rest)})" if rest else first for first, *rest in parts if first)
+    return f"{' '.join(words)} seed {columns['seed']}"
 
 
 def store_record(folder: Path, record: CellRecord) -> None:

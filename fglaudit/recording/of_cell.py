@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from fglaudit.context import Context
 from fglaudit.errors import FglauditError
 from fglaudit.graph import FederatedGraph, Graph
 from fglaudit.nn.torch_settings import check_torch_settings
@@ -21,17 +22,21 @@ from fglaudit.wire.channel import Keep
 
 
 class NotApplicableError(FglauditError):
-    """The cell's defense does not serve its protocol; the message is the reason."""
+    """The cell's defense, or its behaviour, does not serve its protocol; the message is the reason."""
 
 
 def unserved(cell: Cell, graph: FederatedGraph) -> str | None:
-    """Return why ``cell`` is not computed on ``graph``, which its protocol can use: its behaviour, or its defense, does
-    not serve the protocol. None where both do."""
-    if cell.behaviour is not None:
-        if (why := cell.behaviour.unsupported(cell.protocol, graph)) is not None:
-            return why
-        graph = cell.behaviour.claims(graph)
-    return cell.defense.unsupported(cell.protocol.context(graph))
+    """Return why ``cell`` is not computed on ``graph``, its split: its behaviour, or its defense, does not serve the
+    protocol. None where both do.
+
+    Raises:
+        FglauditError: the protocol cannot be trained on it.
+    """
+    try:
+        _served(cell, _claimed(cell, graph))
+    except NotApplicableError as error:
+        return str(error)
+    return None
 
 
 def record(
@@ -63,11 +68,9 @@ def record(
     if whole is None:
         whole, loaded = cell.dataset.load_with_notes()
         notes = (*notes, *loaded)
-    graph = _checked(cell, whole)
-    keep = _kept(cell, graph, folder)
-    context = cell.protocol.context(graph)
-    if (why := cell.defense.unsupported(context)) is not None:
-        raise NotApplicableError(why)
+    graph = _claimed(cell, cell.partition.apply(whole, cell.dataset, derive(cell.seed, "partition")))
+    keep = _kept(cell, graph, folder)  # before the context: messages that are too many are refused at once
+    context = _served(cell, graph)
     recording, truth = record_training(
         graph,
         cell.protocol,
@@ -91,20 +94,31 @@ def record(
     return recording, truth
 
 
-def _checked(cell: Cell, whole: Graph) -> FederatedGraph:
-    """Return the graph that ``cell`` trains on, split over its clients, as its server claims it.
+def _claimed(cell: Cell, graph: FederatedGraph) -> FederatedGraph:
+    """Return the graph that ``cell`` trains on: ``graph``, its split, as its server claims it.
 
     Raises:
         NotApplicableError: the server cannot break the protocol's rules in this way.
         FglauditError: the protocol cannot be trained on it.
     """
-    graph = cell.partition.apply(whole, cell.dataset, derive(cell.seed, "partition"))
     if cell.behaviour is not None:
         if (why := cell.behaviour.unsupported(cell.protocol, graph)) is not None:
             raise NotApplicableError(why)
         graph = cell.behaviour.claims(graph)
     cell.protocol.check(graph)
     return graph
+
+
+def _served(cell: Cell, graph: FederatedGraph) -> Context:
+    """Return what the defense of ``cell`` is bound to on ``graph``, which it trains on.
+
+    Raises:
+        NotApplicableError: the defense does not serve the protocol.
+    """
+    context = cell.protocol.context(graph)
+    if (why := cell.defense.unsupported(context)) is not None:
+        raise NotApplicableError(why)
+    return context
 
 
 def _kept(cell: Cell, graph: FederatedGraph, folder: Path | None) -> Kept:

@@ -17,6 +17,7 @@ from fglaudit.files.user import is_folder, user_path
 from fglaudit.interfaces import Attack
 from fglaudit.observers import ObserverSpec
 from fglaudit.suite.checks import check_attacks, check_observers
+from fglaudit.suite.entries import dataset_spec
 from fglaudit.suite.plugin_files import Trust
 from fglaudit.suite.reading import parse, read
 from fglaudit.suite.suite import Suite, resolve
@@ -65,8 +66,13 @@ def data_root(root: Path) -> Path:
 
 def dataset_entry(name: str) -> dict[str, str]:
     """Return the suite entry for a data set named on the command line; a file ``*.npz`` is a user's own graph, split at
-    random where it holds no masks."""
+    random where it holds no masks.
+
+    Raises:
+        FglauditError: there is no data set of this name.
+    """
     if not name.endswith(".npz"):
+        dataset_spec({"name": name}, "--dataset")  # of the suite's entries none is wrong
         return {"name": name}
     return {"name": "npz", "path": name, **({"split": "random"} if _without_masks(Path(name)) else {})}
 
@@ -101,7 +107,9 @@ def named_observers(names: Sequence[str], **knowledge: Any) -> list[ObserverSpec
     """Return the observers named on the command line, parties joined by ``+``, all with the same side knowledge."""
     share = knowledge.get("auxiliary", 0.0)
     if not 0 <= share < 1:
-        raise FglauditError(f"--auxiliary is a share of all rows, at least 0 and below 1; got {share:g}")
+        raise FglauditError(
+            f"--auxiliary is a share of all rows, at least 0 and below 1; got {share:g}; write e.g. 0.1 for a tenth"
+        )
     observers = [ObserverSpec(tuple(name.split("+")), **knowledge) for name in names]
     try:
         check_observers(observers, ())

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from fglaudit.reports.answers import AnswerWord
 from fglaudit.reports.answers_table import AnswerRow
 from fglaudit.reports.choosing.options import UPPER_BOUND
-from fglaudit.reports.figures.frame import Line, Point
+from fglaudit.reports.figures.frame import LOWEST, Line, Point
 from fglaudit.reports.figures.scatter import scatter
 from fglaudit.reports.leaks import FEATURES, sd
 from fglaudit.reports.numbers import epsilon, percent
@@ -35,6 +35,7 @@ class AccuracyLeakage:
         shapes: protocols of the legend with the numbers of their marks.
         drawn, left_out: how many settings have a point, and how many have none.
         hollow: whether any point is: neither a leak nor its absence is shown there.
+        below: whether any point lies below the figure, at whose lower edge it is drawn.
     """
 
     plots: tuple[Markup, ...]
@@ -42,6 +43,7 @@ class AccuracyLeakage:
     drawn: int
     left_out: int
     hollow: bool
+    below: bool
 
 
 def accuracy_leakage_figure(
@@ -60,7 +62,8 @@ def accuracy_leakage_figure(
     lines = _lines(rows, used)
     plots = tuple(scatter(points, name, *size, labelled=i == 0, lines=lines) for i, size in enumerate(sizes))
     shapes = tuple((protocol, index) for index, protocol in enumerate(protocols) if protocol in used)
-    return AccuracyLeakage(plots, shapes, drawn, len(rows) - drawn, any(point.hollow for point in points))
+    hollow, below = any(point.hollow for point in points), any(point.y < LOWEST for point in points)
+    return AccuracyLeakage(plots, shapes, drawn, len(rows) - drawn, hollow, below)
 
 
 def _points(row: AnswerRow, observers: Sequence[tuple[str, str]], protocols: Sequence[str]) -> list[Point]:

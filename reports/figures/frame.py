@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+LOWEST = -0.5
+"""Advantage of the lower edge of a figure at the least: how far below a guess an attack is says nothing more."""
+
 
 @dataclass(frozen=True)
 class Point:
@@ -58,7 +61,7 @@ class Frame:
         lowest = min(p.y if p.low is None else p.low for p in points)
         highest = max(p.y if p.high is None else p.high for p in points)
         top = 1.04 if highest > 0.4 else max(1.15 * highest, 0.1)
-        return Frame(x_low - pad, x_high + pad, max(min(-0.04 * top, lowest - 0.02), -0.5), top, width, height)
+        return Frame(x_low - pad, x_high + pad, max(min(-0.04 * top, lowest - 0.02), LOWEST), top, width, height)
 
     def px(self, x: float) -> float:
         return self.left + (x - self.x_low) / (self.x_high - self.x_low) * (self.width - self.left - self.right)

@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.table import Table
 
 from fglaudit.reports.alarms import alarms
-from fglaudit.reports.answers import answers, applies
+from fglaudit.reports.answers import answers, applies, idle_words
 from fglaudit.reports.choosing.choice import Confirmations, chosen
 from fglaudit.reports.formats.console_tables import NARROW, Place, lines_of, safe
 from fglaudit.reports.labels import Labels, place
-from fglaudit.reports.numbers import few, plural
+from fglaudit.reports.numbers import few
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting, summarize
 from fglaudit.reports.wording.observers import observer_label
@@ -39,11 +39,12 @@ def print_answers(console: Console, run: Run) -> None:
         if (others := shown.other_table()) is not None:
             console.print()
             _table(console, others)
+            for note in shown.other_notes():
+                _line(console, f"  {safe(note)}")
         if untried := shown.untried():
             _line(console, f"  not tested: {safe(', '.join(untried))} (coverage.csv says why)")
-    if idle := sum(not applies(setting) for setting in settings):
-        told = "where the defense does not apply to the protocol: see the report and coverage.csv"
-        _line(console, f"{plural(idle, 'setting')} {told}")
+    if idle := idle_words(settings):
+        _line(console, f"{idle} (see the report and coverage.csv)")
     if not tried:  # nothing else says why there is nothing to see
         for reason, names in _why_idle(settings, labels).items():
             _line(console, f"  {safe(reason)} ({safe(few(names, 4, '; '))})")

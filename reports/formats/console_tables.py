@@ -17,7 +17,7 @@ from fglaudit.reports.choosing.accuracy_gains import accuracy_words, chance, cos
 from fglaudit.reports.choosing.controls import Bought
 from fglaudit.reports.choosing.options import is_option
 from fglaudit.reports.labels import Labels
-from fglaudit.reports.leaks import FEATURES, says_most
+from fglaudit.reports.leaks import FEATURES, Leak, says_most
 from fglaudit.reports.numbers import MISSING, THIN, few, percent, plural
 from fglaudit.reports.summary import Setting
 from fglaudit.reports.wording.names import quantity_name
@@ -27,6 +27,8 @@ MOST = 16
 """Settings of one table; the rest is counted, and stands in the report."""
 NARROW = 60
 """Columns of a terminal below which tables are printed as lines."""
+MOST_REASONS = 4
+"""Why other quantities are not shown to leak; the rest is counted."""
 MOST_OBSERVERS = 4
 """Beside each other; the next ones get a table of their own."""
 STYLES = {
@@ -118,6 +120,20 @@ class Place:
             table.add_row(safe(quantity_name(quantity)), *map(_worst, mine))
         return table
 
+    def other_notes(self) -> Iterator[str]:
+        """Yield why the words of :meth:`other_table` are "not shown", each for the row whose figure stands there."""
+        reasons: dict[str, list[str]] = {}
+        for quantity, observer in dict.fromkeys((a.quantity, a.observer) for a in self.answers):
+            mine = [a for a in self.answers if (a.quantity, a.observer) == (quantity, observer)]
+            worst, most = _worst_of(mine)
+            if quantity != FEATURES and worst is AnswerWord.NOT_SHOWN:
+                (reason, *_) = (a.reason for a in mine if a.leak is most)
+                reasons.setdefault(reason, []).append(f"{observer_label(observer)}: {quantity_name(quantity)}")
+        for reason, names in list(reasons.items())[:MOST_REASONS]:
+            yield f"{AnswerWord.NOT_SHOWN.value}: {reason} ({'; '.join(names)})"
+        if (more := len(reasons) - MOST_REASONS) > 0:
+            yield f"{AnswerWord.NOT_SHOWN.value}: {plural(more, 'more reason')}: see the report"
+
     def untried(self) -> list[str]:
         """Return the names of other quantities of which nobody measured anything."""
         tried = {answer.quantity for answer in self.answers if answer.leak is not None} | {FEATURES}
@@ -177,12 +193,19 @@ def _counted(found: Sequence[Answer]) -> str:
 
 def _worst(found: Sequence[Answer]) -> str:
     """Return the worst word about one observer and quantity over settings, with the most that an attack got there."""
+    word, most = _worst_of(found)
+    if word is None or most is None:
+        return MISSING
+    same = [answer for answer in found if answer.word is word and answer.leak is not None]
+    return f"{_styled(word)} in {len(same)} of {len(found)}: {safe(briefly(most))}"
+
+
+def _worst_of(found: Sequence[Answer]) -> tuple[AnswerWord | None, Leak | None]:
+    """Return the worst word about one observer and quantity over settings, and the row that says most there."""
     for word in _WORST_FIRST:
-        same = [answer for answer in found if answer.word is word and answer.leak is not None]
-        if same:
-            most = max((answer.leak for answer in same if answer.leak is not None), key=says_most)
-            return f"{_styled(word)} in {len(same)} of {len(found)}: {safe(briefly(most))}"
-    return MISSING
+        if leaks := [answer.leak for answer in found if answer.word is word and answer.leak is not None]:
+            return word, max(leaks, key=says_most)
+    return None, None
 
 
 def _styled(word: AnswerWord) -> str:

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from fglaudit import __version__
 from fglaudit.finding import UNDEFENDED
 from fglaudit.reports import numbers
+from fglaudit.reports.answers import applies, idle_words
 from fglaudit.reports.answers_table import idle_lines
 from fglaudit.reports.choosing.options import UPPER_BOUND
 from fglaudit.reports.epsilons import epsilon_rows
@@ -41,6 +42,7 @@ def render_html(run: Run, settings: Sequence[Setting], parts: Sequence[Section],
     Names from suites and records are escaped; equal records give equal text.
     """
     labels = Labels.of(settings)
+    ran = [setting for setting in settings if applies(setting)]
     observers = observers_of(settings)
     script = files("fglaudit.reports.templates").joinpath("report.js").read_text("utf-8")
     return (
@@ -49,6 +51,8 @@ def render_html(run: Run, settings: Sequence[Setting], parts: Sequence[Section],
         .render(
             run=run,
             settings=settings,
+            ran=len(ran),
+            not_run=idle_words(settings, "further "),
             labels=labels,
             verdict=verdict,
             sections=parts,
@@ -58,7 +62,7 @@ def render_html(run: Run, settings: Sequence[Setting], parts: Sequence[Section],
             epsilons=epsilon_rows(settings, labels),
             steps=next_steps(run, settings, labels),
             idle=idle_lines(settings, labels),
-            detailed=len(settings) <= DETAILED,
+            detailed=len(ran) <= DETAILED,
             failures=failures(settings, labels),
             partitions=partition_rows(settings),
             versions=versions(run, settings),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from fglaudit import __version__
-from fglaudit.reports.answers import applies
+from fglaudit.reports.answers import applies, idle_words
 from fglaudit.reports.choosing.accuracy_gains import accuracy_words
 from fglaudit.reports.formats.pages import Failure, ObserverCell, Row, Section, failures
 from fglaudit.reports.labels import Labels
@@ -103,7 +103,7 @@ def _nothing_trained(section: Section) -> list[str]:
     if not idle:
         return []
     pairs = "; ".join(f"{protocol} ({', '.join(defenses)})" for protocol, defenses in idle.items())
-    return [f"Defenses that cannot serve a protocol, so that nothing was trained: {escape(pairs)}.", ""]
+    return [f"{escape(idle_words(row.setting for row in section.rows))}: {escape(pairs)}.", ""]
 
 
 def _failures(problems: Sequence[Failure]) -> list[str]:

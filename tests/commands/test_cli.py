@@ -100,7 +100,7 @@ def test_every_listed_thing_can_be_shown(capsys: pytest.CaptureFixture[str]) -> 
         (["run", "quickstart", "--device", "gpu"], ["--device cuda"]),
         (["run", "quikstart"], ["did you mean 'quickstart'"]),
         (["run", "none.yaml"], ["there is no file none.yaml"]),
-        (["run", "quickstart", "--dataset", "coar"], ["did you mean 'cora'"]),
+        (["run", "quickstart", "--dataset", "coar"], ["error: --dataset: ", "did you mean 'cora'"]),
         (["run", "quickstart", "--seeds", "x", "--dry-run"], ["--seeds", "'x'"]),
         (["run", "quickstart", "--root", "nowhere"], ["--root", "nowhere"]),
         (["run", "small.yaml", "--device", "tpu"], ["unknown device 'tpu'"]),

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from fglaudit.errors import FglauditError
 from fglaudit.execution.folder.csv_files import csv_cell
 from fglaudit.execution.folder.plan import Planned, plan_from_json, plan_to_json
-from fglaudit.execution.folder.stored_record import FORMAT, Made, check_record, parse_record, record_text
+from fglaudit.execution.folder.stored_record import FORMAT, Made, check_record, column_checks, parse_record, record_text
 from fglaudit.execution.folder.stored_run import read_records
 from fglaudit.execution.rows import blank_record
 from fglaudit.files.own import stamped, unstamped
@@ -262,3 +262,17 @@ def _blake(text: str) -> bytes:
     import hashlib
 
     return hashlib.blake2b(text.encode(), digest_size=8).digest()
+
+
+def test_a_column_of_a_type_without_a_check_is_refused_where_it_is_declared() -> None:
+    """It passed for a number: every record with a value of it would have counted as damaged."""
+
+    @dataclasses.dataclass
+    class Row:
+        seconds: float | None
+        place: tuple[str, ...]
+
+    with pytest.raises(TypeError, match=r"place is tuple\[str, \.\.\.\]; give it a check of its own"):
+        column_checks(Row, {})
+    checks = column_checks(Row, {"place": lambda value: value == ["here"]})
+    assert checks["place"](["here"]) and checks["seconds"](None) and not checks["seconds"]("1")

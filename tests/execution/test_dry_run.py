@@ -38,9 +38,9 @@ def test_what_is_opened_and_what_will_fail(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     code, out, _ = call(SUITE, capsys)
-    assert code == 0 and "opened: csbm, 60 nodes, 120 edges, about 0.0 MiB of memory" in out
+    assert code == 0 and "opened: csbm, 60 nodes, 120 edges, about 8.9 KiB of memory" in out
     estimate = re.search(
-        r"1 cell csbm\(.*\) .* none: about ([\d.]+) s \(training .*\), at least ([\d.]+) MiB of memory, 0.0 MiB on",
+        r"1 cell csbm\(.*\) .* none: about ([\d.]+) s \(training .*\), at least ([\d.]+) MiB of memory, [\d.]+ KiB on",
         out,
     )
     assert estimate is not None and 0 < float(estimate[1]) < 600 and float(estimate[2]) > 50

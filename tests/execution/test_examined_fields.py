@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
 from fglaudit.execution.examined_fields import after_attacks, unread
-from fglaudit.finding import Finding, Status
+from fglaudit.finding import OTHERS, Finding, Status
 from fglaudit.guarantees import FieldState, Protection
 
 OPEN = FieldState("server", "Latents", "values", Protection.NOTHING, "moves")
@@ -37,6 +38,21 @@ def test_an_attack_that_works_examines_what_it_reads() -> None:
     assert states(dataclasses.replace(GOOD, attack="ids")) == [("server", "unexamined")]  # another field of it
     assert states(dataclasses.replace(GOOD, status=Status.BROKEN_ATTACK)) == [("server", "unexamined")]
     assert states(dataclasses.replace(GOOD, adapted="no: Additive")) == [("server", "unexamined")]
+
+
+def test_what_another_authors_attack_read_is_kept_where_it_read() -> None:
+    """Its word examines nothing, but that it read the field is observed."""
+    own = dataclasses.replace(GOOD, adapted=f"no: {OTHERS}")
+    for findings, others in (
+        ((own,), ("decoder",)),
+        ((GOOD,), ()),
+        ((dataclasses.replace(own, attack="ids"),), ()),
+        ((dataclasses.replace(own, status=Status.BROKEN_ATTACK),), ()),
+        ((dataclasses.replace(own, observer="wire"), GOOD), ("decoder",)),
+    ):
+        found = after_attacks([OPEN], findings, read_by(findings))
+        assert tuple(name for row in found for name in row.others) == others
+    assert FieldState.from_json(json.loads(json.dumps(dataclasses.asdict(found[-1])))) == found[-1]
 
 
 def test_observers_that_do_not_see_it_and_fields_that_are_protected() -> None:

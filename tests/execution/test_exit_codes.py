@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,7 +62,10 @@ def test_run_attack_and_report_end_with_3_where_a_guarantee_is_refuted(
     command = ("run", "small.yaml", "--out", "run", "--device", "cpu", "--jobs", "1")
     attack = ("attack", "run", "--observer", "server", "--attack", "server-partial-sums", "--device", "cpu")
     assert call(*command) == ExitCode.DONE
+    capsys.readouterr()
     assert call(*attack, "--name", "first") == ExitCode.DONE
+    said = capsys.readouterr().err  # a folder's hash tells nobody which training it is
+    assert re.search(r"attacking 1 of \d+: csbm\S* .* fedgcn\S* .*none.* seed 0\n", said), said
     rewritten(Path("run"), BROKEN)
     capsys.readouterr()
     for arguments in (command, (*attack, "--name", "second"), ("report", "run")):

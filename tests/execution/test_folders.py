@@ -6,6 +6,7 @@ import os
 import stat
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from execution_runs import run, suite
@@ -168,7 +169,8 @@ def test_a_secret_run_keeps_its_key_to_itself(tmp_path: Path) -> None:
     from execution_runs import InlineEngine
 
     def go() -> None:
-        run_suite(suite(), tmp_path, InlineEngine(), "cpu", Console(quiet=True), runner, secret=True)
+        with patch("fglaudit.run.run_cell", runner):
+            run_suite(suite(), tmp_path, InlineEngine(), "cpu", Console(quiet=True), secret=True)
 
     go()
     path = tmp_path / KEY_FILE

@@ -15,7 +15,11 @@ from fglaudit.errors import FglauditError
 from fglaudit.execution.engines import data_child
 from fglaudit.execution.engines.data_child import Loaded, TooLarge, look, look_safely
 from fglaudit.execution.engines.worker import explain
+from fglaudit.execution.message_budget import LargeMessages
+from fglaudit.execution.preflight import check_data
+from fglaudit.federated import needs
 from fglaudit.finding import Status
+from fglaudit.partition import PartitionSpec
 
 
 def spec(seed: int = 0, nodes: int = 40) -> DatasetSpec:
@@ -31,7 +35,7 @@ def test_the_size_is_known_before_anything_is_drawn(drawn: DatasetSpec) -> None:
 
 def test_the_size_of_an_own_graph_is_that_of_its_file_at_least(tmp_path: Path) -> None:
     (tmp_path / "own.npz").write_bytes(b"x" * 5000)
-    assert str(expected_size(DatasetSpec("npz", path=str(tmp_path / "own.npz")))) == "at least 0.0 MiB"
+    assert str(expected_size(DatasetSpec("npz", path=str(tmp_path / "own.npz")))) == "at least 4.9 KiB"
     assert expected_size(DatasetSpec("npz", path=str(tmp_path / "none.npz"))) == Size(0, exact=False)
     assert str(expected_size(DatasetSpec("ogbn-products"))) == "at least 952.9 MiB"
 
@@ -41,6 +45,32 @@ def test_a_small_one_is_loaded_here_and_a_larger_one_in_a_process_of_its_own(mon
     monkeypatch.setattr(data_child, "LOADED_HERE", 0)
     assert here == look_safely(spec()) == look(spec())
     assert isinstance(here, Loaded) and here.nodes == 40 and len(here.digest) == 16
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_large_messages_are_counted_while_the_data_are_loaded_to_be_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, apart: bool
+) -> None:
+    """A second load for them alone would take as long as the first one, in a process that may not have the memory."""
+    loads, load = list[str](), DatasetSpec.load_with_notes
+    monkeypatch.setattr(needs, "MOST_SENT", 10)
+
+    def counted(spec: DatasetSpec) -> object:
+        loads.append(spec.name)
+        return load(spec)
+
+    monkeypatch.setattr(DatasetSpec, "load_with_notes", counted)
+    what = suite(protocols=[{"name": "fedgat", "rounds": 1}])
+    if apart:
+        monkeypatch.setattr(data_child, "LOADED_HERE", 0)
+        monkeypatch.setattr(PartitionSpec, "apply", lambda *_: pytest.fail("split in this process"))
+    ask = LargeMessages.of(what)
+    assert loads == [] and ask is not None
+    answers = check_data(what, ask).answers
+    assert len(loads) == (0 if apart else 1)
+    if not apart:  # the limit of this process is not that of the other one
+        assert "MaskedMatrices before its first round" in answers[0]
+        assert f"note: {answers[0]}" in run(what, tmp_path)[1]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +88,7 @@ def test_running_out_of_memory_ends_no_run(monkeypatch: pytest.MonkeyPatch, seed
     found = look_safely(spec(seed))
     assert isinstance(found, TooLarge)
     assert f"out of memory while loading its data ({words}" in found.reason
-    assert "take about 0.0 MiB" in found.reason and "this machine has" in found.reason
+    assert f"take {expected_size(spec(seed))}" in found.reason and "this machine has" in found.reason
 
 
 def test_what_is_wrong_with_the_data_is_said_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from execution_runs import run, suite
 
+from fglaudit.cli import main
 from fglaudit.errors import FglauditError
 from fglaudit.execution.folder.shards import Claims, Shard, held
 from fglaudit.finding import NOT_RUN, Status
@@ -117,3 +119,16 @@ def test_a_killed_process_loses_its_claims(tmp_path: Path) -> None:
     one.kill()
     one.wait()
     assert Claims(tmp_path).take("a")
+
+
+def test_what_a_shard_prints_is_said_to_be_of_its_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its table said that "1 more seed would do", of a seed that another shard had."""
+    what, out = suite(seeds=SEEDS), tmp_path / "out"
+    run(what, out, shard=Shard(1, 2))
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(what.resolved()))
+    with pytest.raises(SystemExit) as ended:
+        main(["run", str(tmp_path / "small.yaml"), "--out", str(out), "--shard", "1/2", "--device", "cpu"])
+    said = capsys.readouterr().out
+    assert ended.value.code == 0 and "3 of 3 cells are finished already" in said
+    told = f"this is shard 1/2, 3 of {len(SEEDS)} cells; for all, once they ran: fglaudit report {out}"
+    assert told in said

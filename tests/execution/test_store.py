@@ -17,7 +17,8 @@ from fglaudit.execution.folder import csv_files
 from fglaudit.execution.folder.csv_files import write_findings
 from fglaudit.execution.folder.run_folder import CONFIRMED
 from fglaudit.execution.folder.store import open_run
-from fglaudit.execution.folder.stored_run import read_manifest, read_record, read_records
+from fglaudit.execution.folder.stored_record import FORMAT
+from fglaudit.execution.folder.stored_run import read_cells, read_manifest, read_record, read_records
 from fglaudit.files.own import stamped, unstamped
 from fglaudit.finding import COLUMNS, NOT_RUN, CellRecord, Status
 
@@ -79,6 +80,20 @@ def test_a_damaged_record_is_set_aside_and_computed_again(tmp_path: Path, damage
     assert str(path) in log and "set aside" in log
     assert path.with_suffix(".json.corrupt").read_text() == damage
     assert rows(tmp_path) == expected
+
+
+def test_records_of_another_version_are_told_in_one_note(tmp_path: Path) -> None:
+    """There was a line for each, four times as wide as a terminal, that said to run the suite again, in a run of it."""
+    records, _ = run(suite(), tmp_path)
+    for record in records:
+        path = tmp_path / "cells" / f"{record.cell}.json"
+        path.write_text(stamped({**unstamped(path.read_bytes(), path.name), "format": FORMAT + 1}, path.name))
+    (note,) = [line for line in run(suite(), tmp_path)[1].splitlines() if "set aside" in line]
+    first = tmp_path / "cells" / f"{records[0].cell}.json"
+    told = f"its format is {FORMAT + 1}, this version reads {FORMAT}"
+    many = f"{first} and {len(records) - 1} more cannot be used (written by another version of fglaudit: {told}); set"
+    assert note.startswith(f"note: {many} aside as")
+    assert note.endswith(f"{len(records)} cells run again") and "run the suite" not in note
 
 
 def test_a_folder_holds_one_run(tmp_path: Path) -> None:
@@ -235,3 +250,16 @@ def test_growing_findings_are_not_written_all_the_time(tmp_path: Path) -> None:
     table._again = 0.0
     table.write()
     assert (tmp_path / "other" / "findings.csv").read_bytes() == (tmp_path / "findings.csv").read_bytes()
+
+
+def test_a_report_says_in_few_words_why_records_cannot_be_read(tmp_path: Path) -> None:
+    """Their path stood there twice, with what to do about each of them."""
+    records, _ = run(suite(), tmp_path)
+    path = tmp_path / "cells" / f"{records[0].cell}.json"
+    path.write_text(stamped({**unstamped(path.read_bytes(), path.name), "format": FORMAT + 1}, path.name))
+    stored = read_cells(tmp_path, read_manifest(tmp_path))
+    words = f"written by another version of fglaudit: its format is {FORMAT + 1}, this version reads {FORMAT}"
+    assert stored.damaged == {records[0].cell: words}
+    path.write_text("{}")
+    (why,) = read_cells(tmp_path, read_manifest(tmp_path)).damaged.values()
+    assert why.startswith("damaged: ") and str(path) not in why

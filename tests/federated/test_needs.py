@@ -12,7 +12,8 @@ from user_graphs import user_graph
 
 from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
-from fglaudit.execution.message_budget import large_messages
+from fglaudit.execution.message_budget import LargeMessages
+from fglaudit.execution.preflight import check_data
 from fglaudit.federated import needs
 from fglaudit.partition import PartitionSpec
 from fglaudit.payloads import MaskedMatrices, MaskedVectors
@@ -82,10 +83,10 @@ def test_that_much_will_be_sent_is_told_before_anything_is_trained(
     monkeypatch.setattr(needs, "MOST_SENT", 1000)
     suite = load_suite("fedgat")
     cell = replace(suite.cells()[0], attacks=(), empirical=False, protocol=FedGAT(**SMALL | {"rounds": 1}))
-    told = list(large_messages(replace(suite, protocols=(cell.protocol, FedGCN())), ()))
-    assert len(told) == 1 and "MaskedMatrices before its first round" in told[0]
-    assert not list(large_messages(replace(suite, protocols=(FedGCN(),)), ()))
-    assert not list(large_messages(suite, set(suite.datasets)))
+    both = replace(suite, protocols=(cell.protocol, FedGCN()))
+    (answer,) = check_data(both, LargeMessages.of(both)).answers
+    assert "MaskedMatrices before its first round" in answer
+    assert LargeMessages.of(replace(suite, protocols=(FedGCN(),))) is None
     recording, _ = record(cell)
     assert any("MaskedMatrices before its first round" in note for note in recording.notes)
 

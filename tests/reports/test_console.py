@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import re
 from dataclasses import replace
@@ -61,6 +62,17 @@ def test_a_defense_that_hides_the_rows_is_seen_to_change_something(tmp_path: Pat
     assert "LEAKS in 2 of 2: AUC 1.000 (0.500)" in text
 
 
+def test_a_figure_of_another_quantity_that_shows_nothing_says_why(tmp_path: Path) -> None:
+    """AUC 1.000 beside a guess of 0.500 stood there as NOT SHOWN, without a word."""
+    cell = make_cell(PROTOCOLS[0], DEFENSES[0], 0, observers=[0])
+    few = replace(cell.findings[0], attack="update-linkage", quantity="linkage", metric="auc", value=1.0, control=0.5,
+                  advantage=1.0, advantage_low=1.0, advantage_high=1.0, interval="range")  # fmt: skip
+    text = said(tmp_path, [replace(cell, findings=(*cell.findings, few))])
+    _, _, besides = text.partition("besides, in any setting")
+    assert re.search(r"NOT SHOWN in 1 of 1: AUC 1\.000", besides)
+    assert re.search(r"  not shown: [^\n]*too few [^\n]*\(Server: linkage, if senders were hidden\)", besides)
+
+
 def test_refuted_and_unexamined_are_alarms(tmp_path: Path) -> None:
     cell = make_cell(PROTOCOLS[0], DEFENSES[2], 0, observers=[0])
     judged = replace(
@@ -95,23 +107,32 @@ def test_an_alarm_names_the_observers_whom_no_attack_speaks_for(tmp_path: Path) 
     )
 
 
-def test_an_alarm_about_what_nobody_read_tells_what_an_attack_of_others_showed(tmp_path: Path) -> None:
-    """Beside the leak that a user's own attack had found stood that what leaks is not known."""
-    states = (FieldState("server", "NeighborSums", "values", Protection.UNEXAMINED, "no adapted attack reads it"),)
+def test_an_alarm_tells_what_an_attack_of_others_alone_read(tmp_path: Path) -> None:
+    """Beside the leak that a user's own attack had found stood that no attack reads the field; and its name stood at
+    fields as well that it does not read."""
+    open_ = FieldState("server", "NeighborSums", "values", Protection.UNEXAMINED, "no adapted attack reads it")
+    read = replace(open_, others=("mine.py:Mine",))
     cell = make_cell(PROTOCOLS[0], DEFENSES[0], 0, observers=[0])
-    best = max(cell.findings, key=lambda finding: finding.advantage_low or 0.0)
-    assert (best.advantage_low or 0.0) > 0
-    own = tuple(replace(f, adapted=f"no: {OTHERS}") if f is best else f for f in cell.findings)
-    also = FieldState("client:each", "NeighborSums", "values", Protection.UNEXAMINED, "no adapted attack reads it")
-    more = (replace(states[0], field="degrees"), replace(also, field="degrees"))
-    known = f"what leaks there, beyond what {best.attack} shows, is not known"
-    text = " ".join(said(tmp_path / "own", [replace(cell, findings=own, fields=states)]).split())
-    assert known in text and "no working attack of fglaudit reads" in text, "the user's own reads it"
-    others = (*states, also, *reversed(more))
-    text = " ".join(said(tmp_path / "both", [replace(cell, findings=own, fields=others)]).split())
-    assert text.count("UNEXAMINED") == 1 and "reads NeighborSums.values, NeighborSums.degrees," in text
-    text = " ".join(said(tmp_path / "shipped", [replace(cell, fields=states)]).split())
-    assert known not in text and "what leaks there is not known" in text
+    own = tuple(replace(f, adapted=f"no: {OTHERS}") for f in cell.findings)
+    alone = "mine.py:Mine alone, no part of fglaudit, reads NeighborSums.values, and no guarantee covers it"
+    known = "what leaks there, beyond what it shows, is not known"
+
+    def alarms(name: str, *states: FieldState) -> list[str]:
+        text = " ".join(said(tmp_path / name, [replace(cell, findings=own, fields=states)]).split())
+        return text.partition("Who learns what")[0].split("UNEXAMINED: ")[1:]
+
+    (line,) = alarms("read", read)
+    assert f"towards the server {alone}: {known}" in line
+    (line,) = alarms("unread", open_)
+    assert "no working attack here reads NeighborSums.values" in line and "beyond" not in line
+    mine, nobodys = alarms("both", read, replace(open_, field="degrees"))
+    assert known in mine and "degrees" not in mine
+    assert "no working attack here reads NeighborSums.degrees, and" in nobodys and "Mine" not in nobodys
+    clients = replace(open_, observer="client:each")
+    mine, nobodys = alarms("observers", read, clients)
+    assert f"towards the server {alone}" in mine and "towards one client no working attack" in nobodys
+    (line,) = alarms("order", open_, clients, replace(clients, field="degrees"), replace(open_, field="degrees"))
+    assert "reads NeighborSums.values, NeighborSums.degrees," in line
 
 
 def test_nothing_is_dropped_silently(tmp_path: Path) -> None:
@@ -129,8 +150,36 @@ def test_settings_that_could_not_be_run_are_counted(tmp_path: Path) -> None:
         replace(f, status=Status.NOT_APPLICABLE, reason="nothing to drop", accuracy=None) for f in cell.findings
     )
     text = said(tmp_path, [make_cell(PROTOCOLS[0], DEFENSES[0], 0), replace(cell, findings=idle)])
-    assert "1 setting where the defense does not apply to the protocol" in text
+    assert "1 setting not run: the defense does not serve the protocol (see the report and coverage.csv)" in text
     assert "nothing to drop" not in text
+
+
+def test_the_page_counts_those_settings_apart_that_stand_in_no_table_of_answers(tmp_path: Path) -> None:
+    """Its head once said "2 settings" where the table beneath it said "1 of 1"."""
+    cell = make_cell(PROTOCOLS[0], DEFENSES[1], 0)
+    idle = [
+        replace(f, status=Status.NOT_APPLICABLE, reason="no", accuracy=None, server="byzantine") for f in cell.findings
+    ]
+    store(tmp_path, [make_cell(PROTOCOLS[0], DEFENSES[0], 0), replace(cell, findings=tuple(idle))])
+    write_report(tmp_path)
+    words = "setting not run: the defense or the server's behaviour does not serve the protocol"
+    page = html.unescape((tmp_path / "report.html").read_text())
+    assert f'1 setting · <a href="#failures">1 further {words}</a>' in page
+    assert f"1 {words}: " in (tmp_path / "report.md").read_text()
+
+
+def test_a_mark_that_lies_below_the_figure_is_said_to(tmp_path: Path) -> None:
+    """An advantage of -3 stood on the edge of the figure as one of -0.5, without a word."""
+    cell = make_cell(PROTOCOLS[0], DEFENSES[0], 0, observers=[0])
+    for folder, advantage in (("inside", -0.4), ("below", -3.0)):
+        rows = tuple(
+            replace(f, advantage=advantage, advantage_low=advantage, advantage_high=advantage, identifiable_rate=None)
+            for f in cell.findings
+        )
+        store(tmp_path / folder, [replace(cell, findings=rows, clusters={})])
+        write_report(tmp_path / folder)
+        page = (tmp_path / folder / "report.html").read_text()
+        assert ("A mark on the lower edge lies below it." in page) == (folder == "below")
 
 
 def test_where_no_setting_could_be_run_the_reasons_stand_there(tmp_path: Path) -> None:

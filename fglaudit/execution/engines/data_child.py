@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import pickle
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 import torch
 
+from fglaudit import registry
 from fglaudit.datasets import DatasetSpec
 from fglaudit.datasets.size import expected_size, in_words, machine_memory
 from fglaudit.errors import FglauditError
@@ -30,6 +32,7 @@ class Loaded:
         digest: over its content, see :func:`digest`.
         notes: what had to be changed in it, e.g. directed edges.
         clients: how many it names itself.
+        answers: to what was asked of it while it was loaded.
     """
 
     name: str
@@ -37,6 +40,7 @@ class Loaded:
     digest: str
     notes: tuple[str, ...]
     clients: int | None = None
+    answers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,18 +50,20 @@ class TooLarge:
     reason: str
 
 
-Look = Callable[[DatasetSpec], Loaded]
+Question = Callable[[Graph, DatasetSpec], Iterable[str]]
+Look = Callable[[DatasetSpec, Question | None], Loaded]
 
 
-def look(spec: DatasetSpec) -> Loaded:
-    """Load a data set and forget it.
+def look(spec: DatasetSpec, question: Question | None = None) -> Loaded:
+    """Load a data set, ask it ``question``, and forget it.
 
     Raises:
         FglauditError: missing or corrupt files, or a user's graph that breaks a rule.
         MemoryError: it does not fit.
     """
     graph, notes = spec.load_with_notes()
-    return Loaded(graph.name, graph.num_nodes, digest(graph), notes, graph.num_clients)
+    answers = () if question is None else tuple(question(graph, spec))
+    return Loaded(graph.name, graph.num_nodes, digest(graph), notes, graph.num_clients, answers)
 
 
 def digest(graph: Graph) -> str:
@@ -70,7 +76,7 @@ def digest(graph: Graph) -> str:
     return content.hexdigest()
 
 
-def look_safely(spec: DatasetSpec) -> Loaded | TooLarge:
+def look_safely(spec: DatasetSpec, question: Question | None = None) -> Loaded | TooLarge:
     """Load a data set, in a process of its own unless it is small: what does not fit costs no more than that process.
 
     Raises:
@@ -80,9 +86,9 @@ def look_safely(spec: DatasetSpec) -> Loaded | TooLarge:
     if size.bytes > machine_memory():
         return TooLarge(without_memory(spec, "before loading its data"))
     if size.bytes * (1 if spec.path is None else UNFOLDS) > LOADED_HERE:
-        return _apart(spec)
+        return _apart(spec, question)
     try:
-        return look(spec)
+        return look(spec, question)
     except (MemoryError, RuntimeError) as error:
         return _too_large(spec, error)
 
@@ -111,8 +117,8 @@ def _too_large(spec: DatasetSpec, error: MemoryError | RuntimeError) -> TooLarge
     return TooLarge(without_memory(spec, "while loading its data", type(error).__name__))
 
 
-def _apart(spec: DatasetSpec) -> Loaded | TooLarge:
-    process, here = start_child(_child, spec, look)
+def _apart(spec: DatasetSpec, question: Question | None) -> Loaded | TooLarge:
+    process, here = start_child(_child, spec, look, registry.loaded_files(), _packed(question))
     try:
         found = here.recv()
     except EOFError:
@@ -128,11 +134,31 @@ def _apart(spec: DatasetSpec) -> Loaded | TooLarge:
     return found
 
 
-def _child(connection: Connection, spec: DatasetSpec, looking: Look) -> None:
+def _packed(question: Question | None) -> bytes:
+    """Return ``question`` for a process of its own; no question where a plugin in it cannot be sent there, as the rows
+    of its cells will say."""
+    try:
+        return pickle.dumps(question)
+    except Exception:
+        return pickle.dumps(None)
+
+
+def _unpacked(packed: bytes) -> Question | None:
+    try:
+        question: Question | None = pickle.loads(packed)
+    except (Exception, SystemExit):  # a plugin's module cannot be imported there: as above
+        return None
+    return question
+
+
+def _child(
+    connection: Connection, spec: DatasetSpec, looking: Look, plugin_files: Mapping[str, str], question: bytes
+) -> None:
     leave_to_parent()
+    registry.load_files(plugin_files)  # before the question is read, which may be about a protocol of one of them
     found: Loaded | TooLarge | FglauditError
     try:
-        found = looking(spec)
+        found = looking(spec, _unpacked(question))
     except FglauditError as error:
         found = FglauditError(str(error))
     except (MemoryError, RuntimeError) as error:

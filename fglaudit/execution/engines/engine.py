@@ -97,7 +97,9 @@ def check_jobs(jobs: int) -> None:
 def check_timeout(seconds: float | None) -> None:
     """Raise :class:`FglauditError` unless a cell can be given ``seconds``."""
     if seconds is not None and not (math.isfinite(seconds) and 0 < seconds <= LONGEST):
-        raise FglauditError(f"--cell-timeout must be above 0 and at most {LONGEST:.0f} seconds; got {seconds:g}")
+        raise FglauditError(
+            f"--cell-timeout must be above 0 and at most {LONGEST:.0f} seconds; got {seconds:g}; leave it out for none"
+        )
 
 
 def default_jobs(cells: int, device: str) -> int:

@@ -38,7 +38,7 @@ from fglaudit.execution.folder.lock import folder_lock
 from fglaudit.execution.folder.plan import Planned
 from fglaudit.execution.folder.run_folder import check_ours, free_name, run_folder
 from fglaudit.execution.folder.shards import WAIT_SECONDS, Shard, check_none, held
-from fglaudit.execution.folder.stored_record import Made, damaged, record_text
+from fglaudit.execution.folder.stored_record import Made, damaged, record_text, unusable
 from fglaudit.execution.folder.stored_run import OTHER, Manifest, no_cycles_sought, read_manifest, read_stored
 from fglaudit.files.own import (
     TEMPORARY,
@@ -99,6 +99,7 @@ class RunStore:
 
     def _finished(self, cells: Iterable[str]) -> dict[str, CellRecord]:
         found = {}
+        aside: dict[str, list[Path]] = {}
         for cell in cells:
             path = self.record_path(cell)
             if not os.path.lexists(path):
@@ -106,11 +107,10 @@ class RunStore:
             try:
                 record, made = read_stored(path)
                 if made != self.made:
-                    raise damaged(path, OTHER)
+                    raise damaged(path, OTHER) from OTHER
             except FglauditError as error:
-                aside = free_name(path.with_suffix(".json.corrupt"))
-                path.replace(aside)
-                self.notes.append(f"{error}; set aside as {aside.name}, the cell runs again")
+                path.replace(free_name(path.with_suffix(".json.corrupt")))
+                aside.setdefault(unusable(error), []).append(path)
                 continue
             if any(row.status is Status.FAILED for row in record.findings):
                 continue
@@ -122,6 +122,11 @@ class RunStore:
                     self.notes.append(f"{error}; the cell runs again")
                     continue
             found[cell] = record
+        for why, paths in aside.items():
+            one = len(paths) == 1
+            named = f"{paths[0]}{'' if one else f' and {len(paths) - 1} more'}"
+            again = "the cell runs again" if one else f"{len(paths)} cells run again"
+            self.notes.append(f"{named} cannot be used ({why}); set aside as *.json.corrupt, {again}")
         return found
 
     @property

@@ -131,7 +131,7 @@ def check_record(data: Mapping[str, Any]) -> None:
     _demand(isinstance(data["findings"], (list, tuple)) and len(data["findings"]) > 0, "findings", data["findings"])
     for row in data["findings"]:
         _check_row(row)
-    _demand(isinstance(data["notes"], (list, tuple)) and all(isinstance(n, str) for n in data["notes"]), "notes", 0)
+    _demand(_is_list_of_text(data["notes"]), "notes", 0)
     _demand(_is_mapping(data["history"], (list, tuple)), "history", data["history"])
     for values in data["history"].values():
         _demand(set(map(type, values)) <= {int, float}, "history", values)
@@ -158,7 +158,8 @@ def _check_guarantee(verdict: Any, states: Any) -> None:
     """Raise ValueError unless these are a verdict or None, and rows of ``guarantees.csv``."""
     _demand(isinstance(states, (list, tuple)), "fields", states)
     for row in states:
-        _demand(isinstance(row, dict) and row.keys() == _STATE.keys(), "fields", row)
+        _demand(isinstance(row, dict), "fields", row)
+        _check_keys("a field's state", row, _STATE)
         for name, value in row.items():
             _demand(_STATE[name](value), name, value)
     if verdict is None:
@@ -166,11 +167,7 @@ def _check_guarantee(verdict: Any, states: Any) -> None:
     _demand(isinstance(verdict, dict), "verdict", verdict)
     _demand(verdict.keys() == _VERDICT.keys(), "verdict", verdict)
     _demand(isinstance(verdict["audits"], (list, tuple)), "audits", verdict["audits"])
-    _demand(
-        isinstance(verdict["covers"], (list, tuple)) and all(isinstance(name, str) for name in verdict["covers"]),
-        "covers",
-        verdict["covers"],
-    )
+    _demand(_is_list_of_text(verdict["covers"]), "covers", verdict["covers"])
     curves = [audit.get("measured") for audit in verdict["audits"] if isinstance(audit, dict)]
     for columns, row in (
         (_VERDICT, verdict),
@@ -187,9 +184,13 @@ _KEYS = {f.name for f in fields(CellRecord)}
 
 def _check_row(row: Any) -> None:
     _demand(isinstance(row, dict), "a finding", row)
-    if odd := sorted(map(str, row.keys() ^ _COLUMNS.keys())):
-        raise ValueError(f"other columns of a finding: {', '.join(odd[:3])}{' ...' if len(odd) > 3 else ''}")
+    _check_keys("a finding", row, _COLUMNS)
     check_columns(row)
+
+
+def _check_keys(what: str, row: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    if odd := sorted(map(str, row.keys() ^ known.keys())):
+        raise ValueError(f"other columns of {what}: {', '.join(odd[:3])}{' ...' if len(odd) > 3 else ''}")
 
 
 def check_columns(row: Mapping[str, Any]) -> None:
@@ -201,12 +202,28 @@ def check_columns(row: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} cannot be {shown(value)}")
 
 
+_NUMBERS = {"int": (True, False), "int | None": (True, True), "float": (False, False), "float | None": (False, True)}
+"""By the name of a type: whether whole numbers alone are of it, and whether it may be empty."""
+
+
+def column_checks(kind: Any, own: Mapping[str, Callable[[Any], bool]]) -> dict[str, Callable[[Any], bool]]:
+    """Return what checks every column of the dataclass ``kind``: its ``own`` checks, else what its type says."""
+    return {f.name: own[f.name] if f.name in own else _column(f.name, str(f.type)) for f in fields(kind)}
+
+
 def _column(name: str, kind: str) -> Callable[[Any], bool]:
+    """Return whether a value fits the column ``name``, whose type is called ``kind``.
+
+    Raises:
+        TypeError: no check of such a type is known here. It would pass for a number, and a record with any text in it
+            for damaged.
+    """
     if kind == "Status":
-        known = {status.value for status in Status}
-        return lambda value: isinstance(value, str) and value in known
+        return _one_of(Status)
     if kind == "str":
         return lambda value: isinstance(value, str)
+    if kind not in _NUMBERS:
+        raise TypeError(f"a column is of type str, Status, int or float; {name} is {kind}; give it a check of its own")
     low = -math.inf
     high = math.inf
     if name in _RATES:
@@ -217,7 +234,7 @@ def _column(name: str, kind: str) -> Callable[[Any], bool]:
         low = 0.0
     elif name.startswith("advantage"):
         high = 1 + _SLACK
-    whole, optional = kind.startswith("int"), kind.endswith("None")
+    whole, optional = _NUMBERS[kind]
 
     def fits(value: Any) -> bool:
         if value is None:
@@ -229,38 +246,58 @@ def _column(name: str, kind: str) -> Callable[[Any], bool]:
     return fits
 
 
+def _is_list_of_text(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value)
+
+
 def _one_of(words: type[StrEnum]) -> Callable[[Any], bool]:
     known = {word.value for word in words}
     return lambda value: isinstance(value, str) and value in known
 
 
-_COLUMNS = {f.name: _column(f.name, str(f.type)) for f in fields(Finding)}
-_COLUMNS["guarantee"] = lambda value: value == "" or _one_of(Word)(value)
-_COLUMNS["succeeds_weakened"] = lambda value: value in ("", YES, NO)
-_COLUMNS["interval"] = lambda value: value in INTERVALS
-_COLUMNS["cause"] = _one_of(Cause)
+_COLUMNS = column_checks(
+    Finding,
+    {
+        "guarantee": lambda value: value == "" or _one_of(Word)(value),
+        "succeeds_weakened": lambda value: value in ("", YES, NO),
+        "interval": lambda value: value in INTERVALS,
+        "cause": _one_of(Cause),
+    },
+)
 _OPTIONAL = frozenset(f.name for f in fields(Finding) if str(f.type).endswith("None"))
 _TEXT = frozenset(f.name for f in fields(Finding) if f.type == "str") - {"guarantee", "succeeds_weakened", "interval"}
-_STATE = {f.name: _column(f.name, "str") for f in fields(FieldState)} | {
-    "state": _one_of(Protection),
-    "seal": _one_of(Word),
-    "unstated": lambda value: isinstance(value, bool),
-}
-_VERDICT = {f.name: _column(f.name, str(f.type)) for f in fields(Verdict)}
-_VERDICT |= {
-    "word": _one_of(Word),
-    "audits": lambda value: True,
-    "covers": lambda value: True,
-    "relation": lambda value: value in ("", *RELATIONS),
-}
-_AUDIT = {f.name: _column(f.name, str(f.type)) for f in fields(Audit)} | {
-    "name": _one_of(AuditName),
-    "outcome": _one_of(Outcome),
-    "measured": lambda value: value is None or isinstance(value, dict),
-}
-_MEASURED = {f.name: _column(f.name, str(f.type)) for f in fields(MeasuredCurve)} | dict.fromkeys(
-    ("alarms", "hits", "stated_alarms", "stated_hits"),
-    lambda value: isinstance(value, (list, tuple)) and all(_is_number(one) and 0 <= one <= 1 for one in value),
+_STATE = column_checks(
+    FieldState,
+    {
+        "state": _one_of(Protection),
+        "seal": _one_of(Word),
+        "unstated": lambda value: isinstance(value, bool),
+        "others": _is_list_of_text,
+    },
+)
+_VERDICT = column_checks(
+    Verdict,
+    {
+        "word": _one_of(Word),
+        "audits": lambda value: True,
+        "covers": lambda value: True,
+        "relation": lambda value: value in ("", *RELATIONS),
+    },
+)
+_AUDIT = column_checks(
+    Audit,
+    {
+        "name": _one_of(AuditName),
+        "outcome": _one_of(Outcome),
+        "measured": lambda value: value is None or isinstance(value, dict),
+    },
+)
+_MEASURED = column_checks(
+    MeasuredCurve,
+    dict.fromkeys(
+        ("alarms", "hits", "stated_alarms", "stated_hits"),
+        lambda value: isinstance(value, (list, tuple)) and all(_is_number(one) and 0 <= one <= 1 for one in value),
+    ),
 )
 
 
@@ -289,3 +326,11 @@ def damaged(path: object, error: Exception) -> FglauditError:
             " wrote it"
         )
     return FglauditError(f"a record must be whole; {path} is damaged ({error}); {FIX}")
+
+
+def unusable(error: FglauditError) -> str:
+    """Return why a record cannot be used that raised ``error``, in words that many records share: without its path, and
+    without what to do about it."""
+    if isinstance(error.__cause__, OtherVersionError):
+        return f"written by another version of fglaudit: {error.__cause__}"
+    return f"damaged: {error.__cause__}" if error.__cause__ else str(error)

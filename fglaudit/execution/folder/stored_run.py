@@ -12,7 +12,7 @@ from pathlib import Path
 from fglaudit.errors import FglauditError
 from fglaudit.execution.folder.plan import Planned, plan_from_json, plan_to_json
 from fglaudit.execution.folder.run_folder import READ, run_folder
-from fglaudit.execution.folder.stored_record import Made, damaged, parse_record
+from fglaudit.execution.folder.stored_record import Made, damaged, parse_record, unusable
 from fglaudit.files.own import DamagedError, read_own, read_stamped, stamped
 from fglaudit.finding import NOT_RUN, CellRecord, Finding, Status
 
@@ -126,10 +126,10 @@ def _read_cells(directory: Path, manifest: Manifest) -> Stored:
         try:
             record, made = read_stored(path)
             if made != manifest.made:
-                raise damaged(path, OTHER)
+                raise damaged(path, OTHER) from OTHER
             records.append(record)
         except FglauditError as error:
-            damage[planned.cell] = str(error)
+            damage[planned.cell] = unusable(error)
             records.append(planned.record(manifest.suite, str(error)))
     return Stored(tuple(records), damage, tuple(missing))
 

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from types import TracebackType
-from typing import Any
 
 import torch
 
@@ -22,6 +20,7 @@ from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
 from fglaudit.execution.engines.child import start_child
 from fglaudit.execution.engines.data_child import is_memory, without_memory
+from fglaudit.execution.forecast.alike import setting
 from fglaudit.execution.forecast.costs import machine_seconds
 from fglaudit.execution.forecast.forecast import Forecast
 from fglaudit.execution.forecast.probe import probe
@@ -44,7 +43,7 @@ def forecasts(
     """
     groups: dict[str, list[Cell]] = defaultdict(list)
     for cell in cells:
-        groups[_setting(cell)].append(cell)
+        groups[setting(cell)].append(cell)
     end = time.monotonic() + SECONDS_ALL
     with _Prober() as prober:
         for members in groups.values():
@@ -55,22 +54,6 @@ def forecasts(
                 yield members, f"not estimated: others took {SECONDS_ALL:.0f} s"
             else:
                 yield members, prober.ask(_built_in(cell), SECONDS_EACH)
-
-
-def _setting(cell: Cell) -> str:
-    """Return what decides on the costs of a cell, as far as it is known: not its seed, and no fraction such as an
-    epsilon or a clip."""
-    described = cell.description()
-    parts = {key: described[key] for key in ("dataset", "partition", "protocol", "server", "defense")}
-    return json.dumps(_without_fractions(parts), sort_keys=True, default=str)
-
-
-def _without_fractions(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_fractions(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_fractions(one) for one in value]
-    return None if isinstance(value, float) else value
 
 
 def _unknown(cell: Cell, skipped: Collection[DatasetSpec]) -> str | None:

@@ -6,6 +6,7 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from harness_runners import measure
 from rich.console import Console
@@ -48,10 +49,11 @@ class InlineEngine(Engine):
 def run(
     what: Suite, folder: Path, runner: Runner = measure, jobs: int = 0, shard: Shard | None = None
 ) -> tuple[list[CellRecord], str]:
-    """Run ``what``, or a shard of it, in this process, or in ``jobs`` worker processes."""
+    """Run ``what``, or a shard of it, in this process, or in ``jobs`` worker processes, with ``runner`` for what
+    computes a cell."""
     out = io.StringIO()
     console = Console(file=out, width=300)
-    records = run_suite(
-        what, folder, LocalEngine(jobs) if jobs else InlineEngine(), "cpu", console, runner, shard=shard
-    )
+    engine = LocalEngine(jobs) if jobs else InlineEngine()
+    with patch("fglaudit.run.run_cell", runner):
+        records = run_suite(what, folder, engine, "cpu", console, shard=shard)
     return records, out.getvalue()

@@ -15,7 +15,7 @@ import torch
 
 from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
-from fglaudit.execution.engines.data_child import Loaded
+from fglaudit.execution.engines.data_child import Loaded, Question
 from fglaudit.execution.rows import blank_record
 from fglaudit.finding import CellRecord, Status
 from fglaudit.suite.cell import Cell
@@ -67,7 +67,7 @@ def measure(
     return replace(record, findings=rows)
 
 
-def too_much(spec: DatasetSpec) -> Loaded:
+def too_much(spec: DatasetSpec, question: Question | None) -> Loaded:
     """In place of loading a data set: memory runs out in the way that its seed asks for."""
     assert spec.csbm is not None
     seed = spec.csbm.seed
