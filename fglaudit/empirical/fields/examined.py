@@ -13,11 +13,20 @@ from dataclasses import dataclass, field
 
 import torch
 
+from fglaudit import registry
 from fglaudit.context import Context
 from fglaudit.empirical.adjacency import Statements
 from fglaudit.empirical.fields.forced_replay import Held, Reach, Trace, replay
 from fglaudit.empirical.fields.moves import Moves, Sent, largest_step, moves
-from fglaudit.empirical.replays.replaced import PAIRS, Replaced, relabelled, replaced_records, taken_away
+from fglaudit.empirical.fields.one_record import changed_losses, messages_of_one
+from fglaudit.empirical.replays.replaced import (
+    PAIRS,
+    Replaced,
+    far_reaching,
+    relabelled,
+    replaced_records,
+    taken_away,
+)
 from fglaudit.facts import (
     GRADIENTS,
     ROWS,
@@ -88,6 +97,7 @@ class Examined:
         pairs: how many records were replaced.
         held: what was held fixed.
         rounds: how many were replayed.
+        more: in words, what one record entered beyond what its protocol states.
     """
 
     trace: Trace
@@ -99,6 +109,7 @@ class Examined:
     pairs: int
     held: Held = field(default_factory=Held)
     rounds: int = 0
+    more: str = ""
 
 
 def examined(
@@ -122,7 +133,7 @@ def examined(
     facts, promise = stated
     reach = Reach.of(counted or Counted())
 
-    def again(world: FederatedGraph, draws: str = "A", forced: Trace | None = None) -> Trace:
+    def again(world: FederatedGraph, draws: str = "A", forced: Trace | None = None, reach: Reach = reach) -> Trace:
         return replay(
             protocol,
             world,
@@ -136,29 +147,89 @@ def examined(
             reach=reach,
         )
 
-    held = held_fixed(facts, accounted)
+    held = held_fixed(facts, accounted, context)
     trace = again(graph)
     same, redrawn = moves(trace, again(graph)), moves(trace, again(graph, "B"))
     most = QUICK_PAIRS if quick else max(FEW_PAIRS, min(PAIRS, MOST_NUMBERS // max(1, _numbers(trace))))
     pairs = _pairs(graph, facts, promise, seed, most)
-    moved: dict[Sent, str] = {}
-    longest: dict[int, Step] = {}
-    accuracy = False
+    if held.gradients and promise.unit == "node":
+        pairs += far_reaching(graph, derive(seed, "far-reaching records"))
+    found = _Found(context, facts, accounted)
     for pair in pairs:
-        other = again(pair.graph, forced=trace)
+        found.compare(trace, again(pair.graph, forced=trace), same, held, pair)
+    # Protocols of this package have tests of their own for rounds further on; others may do anything there.
+    if not quick and not registry.shipped("protocol", protocol):
+        end = reach.to_the_end()
+        whole = again(graph, reach=end)
+        if len(whole.batches) > len(trace.batches) or len(whole.updates) > len(trace.updates):
+            still = moves(whole, again(graph, reach=end))
+            for pair in pairs[:FEW_PAIRS]:
+                found.compare(whole, again(pair.graph, forced=whole, reach=end), still, held, pair)
+    steps = tuple(found.longest.values())
+    return Examined(
+        trace, same, redrawn, found.moved, found.accuracy, steps, len(pairs), held, reach.rounds, found.more
+    )
+
+
+@dataclass
+class _Found:
+    """What replaced records moved so far; attributes as of :class:`Examined`."""
+
+    context: Context
+    facts: Sequence[Fact]
+    accounted: Accounted | str
+    moved: dict[Sent, str] = field(default_factory=dict)
+    longest: dict[int, Step] = field(default_factory=dict)
+    accuracy: bool = False
+    more: str = ""
+
+    def compare(self, trace: Trace, other: Trace, same: Moves, held: Held, pair: Replaced) -> None:
+        """Take in what moved from ``trace`` to ``other``, less what moves by itself."""
         found = moves(trace, other)
-        for kind in found.fields - same.fields:
-            if (kind[0], kind[1]) not in held.payloads or kind in _open_fields(facts, found.fields):
-                moved.setdefault(kind, pair.what)
-        accuracy |= found.accuracy and not same.accuracy
+        opened = {
+            kind
+            for kind in found.fields - same.fields
+            if (kind[0], kind[1]) not in held.payloads or kind in _open_fields(self.facts, found.fields)
+        }
+        for kind in opened:
+            self.moved.setdefault(kind, pair.what)
+        self.accuracy |= found.accuracy and not same.accuracy
         if pair.edges:
-            continue
-        for number, step in _steps(context, facts, accounted, trace, other, pair):
+            return
+        for number, step in _steps(self.context, self.facts, self.accounted, trace, other, pair):
             if same.of(step.noised):
                 continue  # with equal draws it moves by itself: what the record moves cannot be told
-            if number not in longest or step.share > longest[number].share:
-                longest[number] = step
-    return Examined(trace, same, redrawn, moved, accuracy, tuple(longest.values()), len(pairs), held, reach.rounds)
+            if number not in self.longest or step.share > self.longest[number].share:
+                self.longest[number] = step
+        if not opened:  # else later messages move by what nothing covers, which is another fault
+            self.more = self.more or _more(self.context, self.facts, self.accounted, trace, other, same, pair)
+
+
+def _more(
+    context: Context,
+    facts: Sequence[Fact],
+    accounted: Accounted | str,
+    one: Trace,
+    other: Trace,
+    same: Moves,
+    pair: Replaced,
+) -> str:
+    """Return in words what the record of ``pair`` entered beyond what was accounted; empty if nothing was seen."""
+    for noised in accounted.mechanisms if isinstance(accounted, Accounted) else ():
+        if same.of(noised):
+            continue
+        entered = messages_of_one(context, noised, one, other)
+        if entered > 1:
+            return (
+                f"{pair.what} moves {entered} messages of {noised.payload} of one round, and the protocol states that"
+                " it enters one"
+            )
+        clip = first(before_noise(facts), Clipped, GRADIENTS)
+        if noised.payload == "gradients" and clip is not None:
+            changed, stated = changed_losses(one, other), round(noised.sensitivity / (2 * clip.bound))
+            if changed > max(1, stated):
+                return f"{pair.what} changes the gradients of {changed} losses of one step, {stated} are accounted"
+    return ""
 
 
 def _pairs(graph: FederatedGraph, facts: Sequence[Fact], promise: Guarantee, seed: int, most: int) -> list[Replaced]:
@@ -178,12 +249,13 @@ def _numbers(trace: Trace) -> int:
     return sum(value.numel() for batch in trace.batches for value in batch.payload.tensors().values())
 
 
-def held_fixed(facts: Sequence[Fact], accounted: Accounted | str) -> Held:
+def held_fixed(facts: Sequence[Fact], accounted: Accounted | str, context: Context) -> Held:
     """Return what mechanisms release: those that were accounted, else all that facts state."""
     if isinstance(accounted, Accounted):
         names = {(part.payload, part.by_server) for part in accounted.mechanisms}
         payloads = frozenset(pair for pair in names if pair[0] not in ("rows", "gradients"))
-        return Held(("rows", False) in names, ("gradients", False) in names, payloads)
+        one = {(release.payload.__name__, release.by_server) for release in context.releases if release.one_message}
+        return Held(("rows", False) in names, ("gradients", False) in names, payloads, payloads & one)
     random = [fact for fact in facts if isinstance(fact, Additive | Randomised)]
     targets = [fact.target for fact in random]
     sides = {"up": (False,), "down": (True,), "any": (False, True)}
@@ -285,6 +357,8 @@ def foreign_audit(seen: Examined, accounted: Accounted | str) -> Audit:
 def sensitivity_audit(seen: Examined) -> Audit:
     """Return whether a record moves a release further than stated: with equal draws the difference has no noise."""
     name = AuditName.SENSITIVITY
+    if seen.more:
+        return Audit(name, Outcome.REFUTED, seen.more)
     far = [step for step in seen.steps if step.length > step.stated * (1 + 1e-4)]
     if far:
         step = max(far, key=lambda s: s.share)
