@@ -131,6 +131,7 @@ FAMILIES: dict[str, Family] = {
     "ckks": Family(
         "fedgcn", {"hops": 1, "rounds": 3}, "homomorphic-encryption", {"scheme": "ckks", "on": ["NeighborSums"]}
     ),
+    "ckks-models": Family("fedgcn", {"hops": 0, "rounds": 5}, "homomorphic-encryption", {"scheme": "ckks"}),
     "masked-sums": Family("fedgcn", {"hops": 1, "rounds": 3}, "secure-aggregation", {}),
     "class-reports": Family("private-reports", _REPORTS, "k-ary-response", {"epsilon": 2.0}),
     "bits-many": Family("nfedgnn", {"hidden": 8, "rounds": 3}, "multi-bit", {"epsilon": 4.0, "sampled": 6}, users),
