@@ -12,6 +12,8 @@ from bench.redteam.protocol_lies import (
     FewerHops,
     FewerPasses,
     GainByRows,
+    LargerAtFirst,
+    LargerInTheRun,
     LaterModelsBare,
     LaterSumsLarger,
     ReportsOfNeighbours,
@@ -67,6 +69,7 @@ class KnownClients(FedGCN):
 def _as(kind: type[FederatedProtocol]) -> Callable[[FederatedProtocol], FederatedProtocol]:
     def changed(protocol: FederatedProtocol) -> FederatedProtocol:
         assert issubclass(kind, type(protocol))
+        LargerAtFirst.trainings.clear()
         own = {"participation"} if kind is KnownClients else set()
         values = {f.name: getattr(protocol, f.name) for f in dataclasses.fields(protocol)}  # type: ignore[arg-type]
         return kind(**{name: value for name, value in values.items() if name not in own})
@@ -77,5 +80,6 @@ def _as(kind: type[FederatedProtocol]) -> Callable[[FederatedProtocol], Federate
 _KINDS = (
     *(HalfTheGain, SendsTwice, KnownClients),
     *(GainByRows, LaterSumsLarger, LaterModelsBare, ReportsOfNeighbours, FewerHops, FewerPasses),
+    *(LargerInTheRun, LargerAtFirst),
 )
 PROTOCOLS: dict[str, Callable[[FederatedProtocol], FederatedProtocol]] = {kind.__name__: _as(kind) for kind in _KINDS}

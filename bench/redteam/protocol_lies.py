@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -39,7 +39,7 @@ class LaterSumsLarger(FedGCN):
         return tuple(dataclasses.replace(r, times=self.rounds) for r in super().releases(graph))
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
-        return super().train(graph, _SumsAgain(channel, self.rounds), rng=rng, device=device)  # type: ignore[arg-type]
+        return super().train(graph, _SumsAgain(channel, self.rounds), rng=rng, device=device)
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class LaterModelsBare(FedGCN):
     """Adds the mean of a client's rows to its model, from the sixth round on."""
 
     def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
-        return super().train(graph, _RowsInModels(channel, graph), rng=rng, device=device)  # type: ignore[arg-type]
+        return super().train(graph, _RowsInModels(channel, graph), rng=rng, device=device)
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,27 @@ class FewerPasses(FedGCN):
     def examples(self, graph: FederatedGraph) -> Examples | str:
         own = _examples(super().examples(graph))
         return dataclasses.replace(own, passes=1, losses=tuple(own.passes * losses for losses in own.losses))
+
+
+@dataclass(frozen=True)
+class LargerInTheRun(FedGCN):
+    """Sends its sums ten times as large over the channel of a run, which it knows by its type."""
+
+    def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
+        carrier = _TenTimes(channel) if type(channel).__name__ == "RecordingChannel" else channel
+        return super().train(graph, carrier, rng=rng, device=device)
+
+
+@dataclass(frozen=True)
+class LargerAtFirst(FedGCN):
+    """Sends its sums ten times as large in the first training of a process."""
+
+    trainings: ClassVar[list[int]] = []
+
+    def train(self, graph: FederatedGraph, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
+        self.trainings.append(len(self.trainings))
+        carrier = _TenTimes(channel) if len(self.trainings) == 1 else channel
+        return super().train(graph, carrier, rng=rng, device=device)
 
 
 def _examples(stated: Examples | str) -> Examples:
@@ -116,6 +137,16 @@ class _SumsAgain(_Through):
         self._channel.round_done(round, rounds)
 
 
+class _TenTimes(_Through):
+    def send(self, batch: MessageBatch) -> Payload:
+        if not isinstance(batch.payload, NeighborSums) or _by_server(batch):
+            return self._channel.send(batch)
+        larger = dataclasses.replace(batch.payload, sums=10 * batch.payload.sums)
+        arrived = self._channel.send(dataclasses.replace(batch, payload=larger))
+        assert isinstance(arrived, NeighborSums)
+        return dataclasses.replace(arrived, sums=arrived.sums / 10)
+
+
 class _RowsInModels(_Through):
     def __init__(self, channel: Channel, graph: FederatedGraph) -> None:
         super().__init__(channel)
@@ -137,5 +168,6 @@ def _by_server(batch: MessageBatch) -> bool:
 BROKEN: tuple[tuple[str, str], ...] = (
     ("GainByRows", "sums"), ("LaterSumsLarger", "sums-often"), ("LaterModelsBare", "gradients-long"),
     ("ReportsOfNeighbours", "class-reports"), ("FewerHops", "subgraph-gradients"), ("FewerPasses", "gradients"),
+    ("LargerInTheRun", "sums"), ("LargerAtFirst", "sums"),
 )  # fmt: skip
 """What is wrong, and with what."""

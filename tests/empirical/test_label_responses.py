@@ -14,6 +14,7 @@ from fglaudit.empirical import label_responses
 from fglaudit.empirical.judge import judge
 from fglaudit.guarantees import FieldState, Outcome, Word
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.nn.responses import response_matrix
 from fglaudit.payloads import SERVER, ClassReports, LabelDistributions, MessageBatch, Payload, RawFeatures
 from fglaudit.protocols.private import label_propagation
 from fglaudit.protocols.private.lpgnn import LPGNN
@@ -118,7 +119,7 @@ class _Besides:
     def round_done(self, round: int, rounds: int) -> None:
         answers = self._answers
         if self._how == "every round" and answers is not None and isinstance(answers.payload, ClassReports):
-            matrix = label_propagation.response_matrix(2.0, 3)[self._y[answers.payload.nodes]]
+            matrix = response_matrix(2.0, 3)[self._y[answers.payload.nodes]]
             said = torch.multinomial(matrix, 1, generator=self._rng).squeeze(1)
             values = torch.nn.functional.one_hot(said, 3).float()
             self._channel.send(replace(answers, round=round, payload=replace(answers.payload, values=values)))
