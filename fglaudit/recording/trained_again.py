@@ -5,7 +5,7 @@ rule 8 wants the same weights and the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -57,7 +57,7 @@ def trained_again(
     return Audit(AuditName.PROTOCOL, Outcome.UNTESTED, f"protocol {type(protocol).name}: {why}")
 
 
-def _alike(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+def _alike(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
     return one.keys() == other.keys() and all(
         value.shape == other[name].shape and torch.allclose(value, other[name], _RELATIVE, _ABSOLUTE, equal_nan=True)
         for name, value in one.items()
