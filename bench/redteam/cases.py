@@ -20,6 +20,7 @@ from bench.redteam import (
     message_faults,
     noise_faults,
     protocol_faults,
+    protocol_lies,
     report_faults,
     sealed_faults,
     sly_faults,
@@ -93,6 +94,7 @@ _SAMPLED = {"epsilon": 4.0, "edges": "public", "degree_bound": 2, "sampling_rate
 
 FAMILIES: dict[str, Family] = {
     "sums": Family("fedgcn", {"hops": 1, "rounds": 3}, "gaussian", {"epsilon": 2.0}),
+    "sums-often": Family("fedgcn", {"hops": 1, "rounds": 8}, "gaussian", {"epsilon": 4.0}),
     "sums-2": Family("fedgcn", {"hops": 2, "rounds": 3}, "gaussian", {"epsilon": 4.0, "clip": 2.0}),
     "rows-sent": Family("fedgat", {"variant": "matrix", **_GAT}, "gaussian", {"epsilon": 2.0, "on": "RawFeatures"}),
     "matrices": Family("fedgat", {"variant": "matrix", **_GAT}, "gaussian", {"epsilon": 4.0, "on": "MaskedMatrices"}),
@@ -110,6 +112,16 @@ FAMILIES: dict[str, Family] = {
     ),
     "sampled-gradients": Family("fedgcn", {"hops": 0, "rounds": 10}, "dp-sgd", _SAMPLED),
     "many-losses": Family("fedgcn", {"hops": 0, "rounds": 5, "hidden": 1}, "dp-sgd", _SAMPLED, many),
+    "gradients-long": Family(
+        "fedgcn", {"hops": 0, "rounds": 8}, "dp-sgd", {"epsilon": 4.0, "edges": "public", "degree_bound": 2}
+    ),
+    "subgraph-gradients": Family(
+        "fedavg-sage",
+        {"rounds": 3, "hidden": 4},
+        "dp-sgd",
+        {"epsilon": 4.0, "edges": "public", "degree_bound": 2},
+        many,
+    ),
     "rows": Family(
         "fedgcn", {"hops": 1, "rounds": 3}, "local-features", {"mechanism": "gaussian", "epsilon": 2.0, "delta": 1e-5}
     ),
@@ -119,6 +131,7 @@ FAMILIES: dict[str, Family] = {
     "ckks": Family(
         "fedgcn", {"hops": 1, "rounds": 3}, "homomorphic-encryption", {"scheme": "ckks", "on": ["NeighborSums"]}
     ),
+    "ckks-models": Family("fedgcn", {"hops": 0, "rounds": 5}, "homomorphic-encryption", {"scheme": "ckks"}),
     "masked-sums": Family("fedgcn", {"hops": 1, "rounds": 3}, "secure-aggregation", {}),
     "class-reports": Family("private-reports", _REPORTS, "k-ary-response", {"epsilon": 2.0}),
     "bits-many": Family("nfedgnn", {"hidden": 8, "rounds": 3}, "multi-bit", {"epsilon": 4.0, "sampled": 6}, users),
@@ -218,6 +231,7 @@ CASES: tuple[Case, ...] = (
         for fault, family in (
             *(*_BROKEN, *direction_faults.BROKEN, *sly_faults.BROKEN, *report_faults.BROKEN),
             *(*statement_faults.BROKEN, *borrowed_faults.BROKEN, *memory_faults.BROKEN, *sealed_faults.BROKEN),
+            *protocol_lies.BROKEN,
         )
     ),
     *(_honest(family) for family in FAMILIES),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.redteam.cases import BUILT_IN, CASES, Case
+from fglaudit.conformance.of_runs import checked
 from fglaudit.errors import FglauditError
 from fglaudit.guarantees import Audit, AuditName, Outcome, Verdict, Word
 from fglaudit.recording import record_training
@@ -49,7 +50,7 @@ def judged(case: Case, seed: int) -> Result:
         recording, _ = record_training(graph, protocol, defense, seed=seed, empirical=True)
     except FglauditError as error:
         return Result(Word.CLAIMED, ("training",), None, 0.0, str(error))
-    return _result(recording.verdict)
+    return _result(checked(recording, protocol, graph).verdict)
 
 
 def _training_seconds(case: Case, seed: int) -> float:

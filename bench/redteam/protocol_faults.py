@@ -8,6 +8,16 @@ from dataclasses import dataclass
 
 import torch
 
+from bench.redteam.protocol_lies import (
+    FewerHops,
+    FewerPasses,
+    GainByRows,
+    LargerAtFirst,
+    LargerInTheRun,
+    LaterModelsBare,
+    LaterSumsLarger,
+    ReportsOfNeighbours,
+)
 from fglaudit.context import Release
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Channel, FederatedProtocol, Trained
@@ -56,17 +66,20 @@ class KnownClients(FedGCN):
         return super().train(graph, channel, rng=torch.Generator().manual_seed(0), device=device)
 
 
-def _as(kind: type[FedGCN]) -> Callable[[FederatedProtocol], FederatedProtocol]:
+def _as(kind: type[FederatedProtocol]) -> Callable[[FederatedProtocol], FederatedProtocol]:
     def changed(protocol: FederatedProtocol) -> FederatedProtocol:
-        assert isinstance(protocol, FedGCN)
+        assert issubclass(kind, type(protocol))
+        LargerAtFirst.trainings.clear()
         own = {"participation"} if kind is KnownClients else set()
-        return kind(**{f.name: getattr(protocol, f.name) for f in dataclasses.fields(protocol) if f.name not in own})
+        values = {f.name: getattr(protocol, f.name) for f in dataclasses.fields(protocol)}  # type: ignore[arg-type]
+        return kind(**{name: value for name, value in values.items() if name not in own})
 
     return changed
 
 
-PROTOCOLS: dict[str, Callable[[FederatedProtocol], FederatedProtocol]] = {
-    "HalfTheGain": _as(HalfTheGain),
-    "SendsTwice": _as(SendsTwice),
-    "KnownClients": _as(KnownClients),
-}
+_KINDS = (
+    *(HalfTheGain, SendsTwice, KnownClients),
+    *(GainByRows, LaterSumsLarger, LaterModelsBare, ReportsOfNeighbours, FewerHops, FewerPasses),
+    *(LargerInTheRun, LargerAtFirst),
+)
+PROTOCOLS: dict[str, Callable[[FederatedProtocol], FederatedProtocol]] = {kind.__name__: _as(kind) for kind in _KINDS}

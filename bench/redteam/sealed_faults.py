@@ -73,12 +73,41 @@ class BytesByLength(_Sealing):
 
 
 @fault
+class SealedAtFirst(_Sealing):
+    """Models are sent in the clear from the third round on."""
+
+    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
+        return super().seal(batch, rng) if batch.round < 3 else batch
+
+    def forward(self, batch: MessageBatch) -> MessageBatch:
+        return super().forward(batch) if batch.payload.sealed_fields() else batch
+
+    def unseal(self, batch: MessageBatch) -> MessageBatch:
+        return super().unseal(batch) if batch.payload.sealed_fields() else batch
+
+
+@fault
+class SealsAtFirst(_Sealing):
+    """Says from the fourth upload on that models are not sealed."""
+
+    uploads = 0
+
+    def seals(self, payload: type) -> bool:
+        return self.uploads < 3 and super().seals(payload)
+
+    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
+        self.uploads += 1
+        return super().seal(batch, rng)
+
+
+@fault
 class SealedAgain(_Sealing):
     """Honest: what is sealed goes through a session of another author."""
 
 
 BROKEN: tuple[tuple[str, str], ...] = (
     ("SealedByLength", "bfv"), ("ZeroRowsLeftOut", "bfv"), ("BytesByLength", "bfv"),
+    ("SealedAtFirst", "ckks-models"), ("SealsAtFirst", "ckks-models"),
 )  # fmt: skip
 """What is wrong, and with what."""
 HONEST: tuple[tuple[str, str], ...] = (("SealedAgain", "bfv"),)

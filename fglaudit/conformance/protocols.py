@@ -13,6 +13,7 @@ from fglaudit.conformance.comparing import assert_unchanged, check_plugin, graph
 from fglaudit.conformance.exposed_rows import unexposed
 from fglaudit.conformance.one_row import misstated
 from fglaudit.conformance.overlisted_rows import overlisted
+from fglaudit.conformance.public_words import overstated_losses, told_by_words
 from fglaudit.conformance.runs import CPU, Run, example_graph, record
 from fglaudit.conformance.side_channels import KeptMessages, carried_past, told_without_message
 from fglaudit.conformance.unlisted_rows import unlisted
@@ -28,8 +29,8 @@ from fglaudit.structure import Models, Structure
 def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = None) -> None:
     """Check a protocol: declared messages, determinism, no mutation, accuracies, rule 2 for every payload it sends,
     that parties use nothing of others but what was sent to them, nor test labels, that ``exposed`` names whose rows
-    reach whom, whether edges between clients enter anything, and that ``releases`` leave out none that carries a record
-    past a guarantee.
+    reach whom, whether edges between clients enter anything, that ``releases`` leave out none that carries a record
+    past a guarantee, and that what it states is the same whatever rows and labels are.
 
     Raises:
         AssertionError: naming the rule that does not hold.
@@ -48,6 +49,7 @@ def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = N
     assert not left_out, f"`exposed` lists all nodes whose rows reach an observer; {left_out}"
     wrong = misstated(protocol, graph, first) or misread_uploads(protocol, graph, first)
     assert not wrong, wrong
+    _check_words(protocol, graph)
     stated = protocol.structure(graph)
     plain = json.loads(json.dumps(stated.to_json()))
     assert Structure.from_json(plain).to_json() == stated.to_json(), "`structure` states plain values, saved as JSON"
@@ -98,6 +100,15 @@ def check_on_large(protocol: FederatedProtocol, graph: FederatedGraph, seed: int
     reached = unexposed(protocol, graph, first) or unlisted(protocol, graph, first)
     assert not reached, f"`exposed` lists all nodes whose rows reach an observer; {reached}"
     wrong = misstated(protocol, graph, first)
+    assert not wrong, wrong
+    _check_words(protocol, graph)
+
+
+def _check_words(protocol: FederatedProtocol, graph: FederatedGraph) -> None:
+    """Check what defenses are calibrated on and attacks are told, without any training."""
+    told = told_by_words(protocol, graph)
+    assert not told, f"what a protocol states is public, and must not be made of rows or labels: {told}"
+    wrong = overstated_losses(protocol, graph)
     assert not wrong, wrong
 
 

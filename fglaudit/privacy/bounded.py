@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from fglaudit.facts import Absent, Clipped, Fact, KeptColumns, Masked, Sampled, Scaled, Sealed, is_built_in
+from fglaudit.facts import Absent, Clipped, Fact, KeptColumns, Masked, Rounded, Sampled, Scaled, Sealed, is_built_in
 
 _SHRINK: tuple[type[Fact], ...] = (KeptColumns, Sampled, Absent, Sealed, Masked)
 """What makes no norm larger, and nothing random that an accountant would have to know of."""
@@ -38,7 +38,9 @@ class Bounded:
         return found
 
     def after(self, fact: Fact) -> Bounded:
-        """Return what ``fact`` leaves of the bounds."""
+        """Return what ``fact`` leaves of the bounds. A clip bounds what was rounded before as it bounds all else."""
+        if self.strange == Rounded.__name__ and isinstance(fact, Clipped) and is_built_in(fact):
+            return replace(Bounded(self.per, changed=True).after(fact), changed=True)
         if self.strange:
             return self
         if isinstance(fact, Clipped) and is_built_in(fact):

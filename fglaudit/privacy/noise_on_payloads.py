@@ -29,6 +29,7 @@ from fglaudit.facts import (
     Memoised,
     Merged,
     Randomised,
+    Rounded,
     on,
 )
 from fglaudit.privacy.accounted import Noised
@@ -145,7 +146,8 @@ def noised_rows(
         return noise
     bounded = Bounded.by(noise.before, "row")
     if bounded.strange:
-        return f"what {bounded.strange} does to rows before the noise is not known to the accountant"
+        fix = _fix(bounded.strange)
+        return f"what {bounded.strange} does to rows before the noise is not known to the accountant{fix}"
     norm = OWN_NORM[noise.distribution]
     found = []
     if norm in bounded.bounds:
@@ -232,7 +234,7 @@ def _by_message(
     name, norm = release.payload.__name__, OWN_NORM[weakest.distribution]
     found = [Bounded.by(noise.before, "message") for noise in noises]
     if strange := next((b.strange for b in found if b.strange), ""):
-        return f"what {strange} does to {name} before the noise is not known to the accountant"
+        return f"what {strange} does to {name} before the noise is not known to the accountant{_fix(strange)}"
     if not release.one_message or release.payload.ragged:
         return f"one record may enter several messages of one release of {name}; a clip per message does not bound them"
     releases = max(times, sent.messages)
@@ -244,6 +246,11 @@ def _by_message(
         moved = 2 * max(b.bounds[ELEMENTWISE] for b in found)
         return way_of(name, release.by_server, weakest, moved, releases, relation, sent.numbers)
     return f"messages of {name} have no {norm} norm that is bounded before the {weakest.distribution} noise"
+
+
+def _fix(strange: str) -> str:
+    """Return what an author can do where a fact of that name stands before the noise."""
+    return "; clip once more after rounding, and state that too" if strange == Rounded.__name__ else ""
 
 
 def _by_rows(

@@ -19,7 +19,7 @@ from fglaudit.empirical.fields.states import after_unstated
 from fglaudit.empirical.judge import judge
 from fglaudit.federated.collapse import balanced_accuracy, collapsed
 from fglaudit.graph import FederatedGraph
-from fglaudit.guarantees import Audit, AuditName, FieldState, Outcome, Verdict
+from fglaudit.guarantees import Audit, AuditName, FieldState, Outcome, Verdict, Word
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol, Guarantee, Trained
 from fglaudit.parties.base import ActiveChannel, Behaviour, Conduct
 from fglaudit.plugins.audit_events import watched
@@ -27,6 +27,7 @@ from fglaudit.plugins.exit_guard import no_exit
 from fglaudit.plugins.modules import files_run
 from fglaudit.plugins.monkeypatch_guard import functions, refuse_altered
 from fglaudit.recording.recording import Recording
+from fglaudit.recording.trained_again import trained_again
 from fglaudit.rng import derive
 from fglaudit.scoring.truth import GroundTruth
 from fglaudit.suite.cell import arguments, describe, server_label
@@ -129,6 +130,7 @@ def record_training(
         wire.states(context)
         run = _train(what, session, wire)
         judged = _judged(what, run, empirical)
+        judged = dataclasses.replace(judged, verdict=_of_this_training(judged.verdict, what, run, context))
     if files:
         refuse_altered(before, files)
     judged = dataclasses.replace(judged, verdict=_of_plain_code(judged.verdict, seen))
@@ -151,6 +153,15 @@ def _train(what: _Trainee, session: DefenseSession, wire: RecordingChannel) -> _
     start = time.perf_counter()
     trained = what.protocol.train(what.graph, carrier, rng=what.rng("train"), device=what.device)
     return _Run(session, wire, conduct, trained, time.perf_counter() - start)
+
+
+def _of_this_training(verdict: Verdict, what: _Trainee, run: _Run, context: Context) -> Verdict:
+    """Return ``verdict``; claimed, where a protocol of another author trains otherwise when it is trained again."""
+    if verdict.word is not Word.VERIFIED or registry.shipped("protocol", what.protocol) or what.behaviour is not None:
+        return verdict
+    parts = what.protocol, what.graph, what.defense, context
+    audit = trained_again(*parts, run.trained, run.wire, what.rng, what.device)
+    return verdict if audit is None else verdict.unverified(audit.detail, audit)
 
 
 def _judged(what: _Trainee, run: _Run, empirical: bool) -> _Judgement:

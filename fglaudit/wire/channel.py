@@ -220,8 +220,11 @@ class RecordingChannel:
         else:
             batch = self._released(batch)
             self._counter.sent(batch)
-            if self.session.seals(type(batch.payload)) and bool((batch.senders != SERVER).all()):
-                entered, batch = self._sealed(batch)
+            if bool((batch.senders != SERVER).all()):
+                if self.session.seals(type(batch.payload)):
+                    entered, batch = self._sealed(batch)
+                else:
+                    self._observed.in_the_clear(batch)
         self._count(batch)
         if not batch.payload.sealed_fields():
             if entered is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 from unittest import mock
 
 import pytest
@@ -12,7 +13,9 @@ from fglaudit.defenses.noise.multi_bit import MultiBit
 from fglaudit.empirical import label_responses
 from fglaudit.empirical.judge import judge
 from fglaudit.guarantees import FieldState, Outcome, Word
-from fglaudit.interfaces import FederatedProtocol
+from fglaudit.interfaces import Channel, FederatedProtocol, Trained
+from fglaudit.nn.responses import response_matrix
+from fglaudit.payloads import SERVER, ClassReports, LabelDistributions, MessageBatch, Payload, RawFeatures
 from fglaudit.protocols.private import label_propagation
 from fglaudit.protocols.private.lpgnn import LPGNN
 from fglaudit.structure import Reports
@@ -88,3 +91,61 @@ def test_lies_that_prefer_a_class_or_come_together_are_refuted() -> None:
 
     with mock.patch.object(torch, "multinomial", together):
         assert audit(PROTOCOL, stated)[0] is Outcome.REFUTED
+
+
+class _Besides:
+    """A channel through which true labels, fresh answers or counts of labels are sent besides."""
+
+    def __init__(self, channel: Channel, how: str, y: torch.Tensor, rng: torch.Generator) -> None:
+        self._channel, self._how, self._y, self._rng = channel, how, y, rng
+        self._answers: MessageBatch | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._channel, name)
+
+    def send(self, batch: MessageBatch) -> Payload:
+        arrived = self._channel.send(batch)
+        if not isinstance(batch.payload, ClassReports):
+            return arrived
+        self._answers, true = batch, torch.nn.functional.one_hot(self._y[batch.payload.nodes], 3).float()
+        if self._how == "true labels":
+            self._channel.send(replace(batch, payload=replace(batch.payload, values=true)))
+        if self._how == "counts":
+            counts = torch.zeros(len(batch.senders), 3).index_add_(0, batch.entry_messages(), true)
+            to = torch.full_like(batch.senders, SERVER)
+            self._channel.send(MessageBatch(0, batch.senders, to, LabelDistributions(counts)))
+        return arrived
+
+    def round_done(self, round: int, rounds: int) -> None:
+        answers = self._answers
+        if self._how == "every round" and answers is not None and isinstance(answers.payload, ClassReports):
+            matrix = response_matrix(2.0, 3)[self._y[answers.payload.nodes]]
+            said = torch.multinomial(matrix, 1, generator=self._rng).squeeze(1)
+            values = torch.nn.functional.one_hot(said, 3).float()
+            self._channel.send(replace(answers, round=round, payload=replace(answers.payload, values=values)))
+        self._channel.round_done(round, rounds)
+
+
+@dataclass(frozen=True)
+class MoreOfLabels(LPGNN):
+    """Sends more of labels than one answer, as ``how`` says."""
+
+    emits: ClassVar[tuple[type[Payload], ...]] = (RawFeatures, ClassReports, LabelDistributions)
+    how: str = ""
+
+    def train(self, graph: Any, channel: Channel, *, rng: torch.Generator, device: torch.device) -> Trained:
+        besides: Any = _Besides(channel, self.how, graph.y, torch.Generator().manual_seed(int(rng.initial_seed()) + 1))
+        return super().train(graph, besides, rng=rng, device=device)
+
+
+@pytest.mark.parametrize(
+    ("how", "state", "words"),
+    [
+        ("true labels", "nothing", "epsilon 4 of a label, 2 k-ary responses (refuted: "),
+        ("counts", "nothing", "(refuted: values of LabelDistributions from clients moves with labels, though"),
+        ("every round", "unexamined", "epsilon 6 of a label, 3 k-ary responses (claimed: a label is answered 3 times"),
+    ],
+)
+def test_labels_that_leave_more_than_once_are_not_covered_by_one_answer(how: str, state: str, words: str) -> None:
+    found = labels_of(MoreOfLabels(label_epsilon=2.0, rounds=2, how=how))
+    assert found.state == state and words in found.reason

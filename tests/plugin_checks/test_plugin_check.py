@@ -10,10 +10,11 @@ import pytest
 from report_runs import make_cell
 
 from fglaudit.cli import main
+from fglaudit.defenses.noise.gaussian import Gaussian
 from fglaudit.execution.exit_code import ExitCode
 from fglaudit.guarantees import Verdict, Word
 from fglaudit.scaffold import scaffold
-from fglaudit.testing import small_audits
+from fglaudit.testing import plugin, small_audits
 from fglaudit.testing.plugin_words import Aside, Line, brief, guarantee_lines
 
 STATED = 'return (Additive(Field("NeighborSums", "sums", "up"), "gaussian", self.std),)'
@@ -209,3 +210,20 @@ def test_the_command_says_so_and_verbose_says_all(tmp_path: Path, capsys: pytest
     code, said = called(capsys, f"{name}:{cls[1]}", "--quick", "--verbose")
     assert code == ExitCode.FAILED and ", linkage: leaks" in said and said.count("verdict: ") == 1
     assert said.strip().splitlines()[-1].strip() == lines[-1]
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(-1.0, True), (60.0, False)])
+def test_a_slow_binding_is_told_of_before_audits_repeat_it(
+    seconds: float, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def audited(protocol: object, defense: object, quick: bool) -> str:
+        if defense != "none":
+            raise RuntimeError("the audit begins")
+        return "without"
+
+    monkeypatch.setattr(plugin, "audited", audited)
+    monkeypatch.setattr(plugin, "SLOW_BIND", seconds)
+    lines = [line.text for line in plugin.check("defense", Gaussian(epsilon=4.0), protocols=["fedgcn"])]
+    at = next((number for number, line in enumerate(lines) if "functools.lru_cache" in line), None)
+    assert (at is not None) is told
+    assert at is None or "the audit begins" in lines[at + 1]

@@ -12,11 +12,12 @@ from user_graphs import GCN, user_graph
 
 from fglaudit import registry
 from fglaudit.errors import FglauditError
-from fglaudit.facts import ROWS, Additive, Clipped, Fact, Field, Memoised, Randomised, Scaled
+from fglaudit.facts import ROWS, Additive, Clipped, Fact, Field, Memoised, Randomised, Rounded, Scaled
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import Guarantee
 from fglaudit.privacy.accounted import Accounted
 from fglaudit.privacy.accounting import Relation
+from fglaudit.privacy.bounded import Bounded
 from fglaudit.privacy.counted import Counted, Sent
 from fglaudit.privacy.from_facts import account
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
@@ -164,6 +165,16 @@ def test_what_moves_nothing_is_not_accounted(fact: Fact, why: str) -> None:
     promise = dataclasses.replace(run.session.guarantee(), relation=Relation.REPLACE)
     found = accounted(run, promise, facts=(clip, fact, noise))
     assert isinstance(found, str) and why in found, found
+
+
+def test_a_clip_bounds_what_was_rounded_before() -> None:
+    field = Field("Latents", "", "up")
+    clip, rounded = Clipped(field, "L2", 2.0), Rounded(field, step=0.25)
+    assert Bounded.by((clip, rounded), "message").strange == "Rounded"
+    again = Bounded.by((clip, rounded, dataclasses.replace(clip, bound=3.0)), "message")
+    assert (again.strange, again.bounds, again.changed) == ("", {"L2": 3.0}, True)
+    merged = Bounded.by((Memoised(field), clip), "message")
+    assert merged.strange == "Memoised", "a clip does not bound what was made of other records"
 
 
 def test_next_to_no_noise_has_no_finite_epsilon() -> None:

@@ -17,7 +17,7 @@ from fglaudit.empirical.audits.sampling import sampling_audit
 from fglaudit.empirical.audits.shared_draws import without_shared_draws
 from fglaudit.empirical.audits.shares import shares_audit
 from fglaudit.empirical.audits.trade_off import ENOUGH, trade_off_audit
-from fglaudit.empirical.fields.examined import after_noise
+from fglaudit.empirical.fields.steps import after_noise
 from fglaudit.empirical.replays.captured_stage import CapturedStage
 from fglaudit.empirical.replays.local_stages import UpdateStage
 from fglaudit.empirical.replays.scores import farthest, stage_sampled

@@ -199,8 +199,14 @@ def _bench(staged: Staged, noise: Noised, clients: Sequence[ClientGraph], rng: t
     additive = next((fact for fact in about if isinstance(fact, Additive)), None)
     if additive is None:
         return f"{noise.payload} is randomised otherwise than by adding noise"
-    if after is None or any(isinstance(fact, Masked | Memoised | Correlated) for fact in about):
-        return f"noise on {noise.payload} is changed afterwards, or depends on other noise as stated"
+    if tied := [type(fact).__name__ for fact in about if isinstance(fact, Masked | Memoised | Correlated)]:
+        return f"noise on {noise.payload} depends on other noise, as {', '.join(tied)} states"
+    if after is None:
+        late = [type(fact).__name__ for fact in about[about.index(additive) + 1 :]]
+        return (
+            f"noise on {noise.payload} is changed afterwards, as {', '.join(late)} states, and no audit sees through"
+            " that; do it to what arrives, in the protocol, and the noise is audited as it is"
+        )
     before = about[: about.index(additive)]
     sampled = any(isinstance(fact, Sampled) for fact in before)
     clips = [fact for fact in before if isinstance(fact, Clipped)]

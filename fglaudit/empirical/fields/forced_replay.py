@@ -9,6 +9,7 @@ as a leak of its own, although it is post-processing of what was released.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,8 @@ LARGEST = 2**25
 """Numbers sent after which a replay ends, once every kind of message was reached."""
 MOST = 2**30
 """Numbers sent after which it ends anyway."""
+LOOKED_AT = 2
+"""Numbers that are kept of every loss's gradient: combinations of its entries, by which two can be told apart."""
 _SHARE = 8
 """While kinds are still awaited, of every kind and round this part of ``LARGEST`` is kept."""
 
@@ -53,6 +56,10 @@ class Reach:
         last = max((sent.first_round for sent in counted.sent), default=0)
         return Reach(kinds, max(ROUNDS, last + 2))
 
+    def to_the_end(self) -> Reach:
+        """Return the reach through all rounds, as far as ``LARGEST`` numbers go."""
+        return replace(self, rounds=sys.maxsize)
+
 
 @dataclass(frozen=True)
 class Held:
@@ -62,11 +69,13 @@ class Held:
         rows: as clients start from them.
         gradients: sums that local steps use.
         payloads: kinds with noise, each with whether the server releases it.
+        made: those of them of which it is kept what they were before a defense changed them.
     """
 
     rows: bool = False
     gradients: bool = False
     payloads: frozenset[tuple[str, bool]] = frozenset()
+    made: frozenset[tuple[str, bool]] = frozenset()
 
 
 @dataclass
@@ -76,16 +85,20 @@ class Trace:
     Attributes:
         rows: by client the prepared rows, one for every time it was prepared.
         updates: sums of gradients in the order of use.
+        losses: of each of them what tells the gradients apart that went in [E, K, ``LOOKED_AT``].
         batches: messages in the order sent, as they left their senders, less those that were too many to keep.
         numbers: of each of them among all that were sent.
+        made: messages as their senders made them, those that ``Held.made`` names.
         unmade: names of payloads that were announced and not made.
         accuracy: accuracies that the protocol reported, if it came to an end.
     """
 
     rows: list[tuple[int, Tensor]] = field(default_factory=list)
     updates: list[Tensor] = field(default_factory=list)
+    losses: list[Tensor] = field(default_factory=list)
     batches: list[MessageBatch] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
+    made: list[MessageBatch] = field(default_factory=list)
     unmade: set[str] = field(default_factory=set)
     accuracy: Tensor | None = None
 
@@ -146,6 +159,8 @@ class _Replay:
 
     def _update(self, gradients: Tensor) -> Tensor:
         at = len(self.trace.updates)
+        if self._held.gradients:
+            self.trace.losses.append(told_apart(gradients))
         total = self.session.local_update(gradients, self._generator("update", at))
         self.trace.updates.append(self._keep(total))
         if self._forced is None or not self._held.gradients or at >= len(self._forced.updates):
@@ -165,6 +180,8 @@ class _Replay:
             return batch.payload
         at = self._sent
         self._sent += 1
+        if (name, by_server) in self._held.made:
+            self.trace.made.append(_kept(batch, batch.payload))
         payload = self.session.release(batch, self._generator("release", at))
         size = sum(value.numel() for value in payload.tensors().values())
         self._seen += size
@@ -174,8 +191,7 @@ class _Replay:
             raise _EnoughError
         held = (name, by_server) in self._held.payloads
         if held or self._room((name, by_server, batch.round), size):
-            kept = type(payload).from_tensors({n: v.detach().clone() for n, v in payload.tensors().items()})
-            self.trace.batches.append(MessageBatch(batch.round, batch.senders, batch.receivers, kept, batch.splits))
+            self.trace.batches.append(_kept(batch, payload))
             self.trace.numbers.append(at)
         if self._forced is None or not held or at not in self._earlier_at:
             return payload
@@ -211,6 +227,17 @@ class _Replay:
         if self._seen > (MOST if self._awaited else self._limit):
             raise _EnoughError
         return value.detach().clone()
+
+
+def told_apart(gradients: Tensor) -> Tensor:
+    """Return combinations of the entries of every loss's gradient, of [E, K, D]: [E, K, ``LOOKED_AT``]."""
+    by = derive(0, "gradients told apart")
+    return gradients.detach() @ torch.randn(gradients.shape[2], LOOKED_AT, generator=by).to(gradients)
+
+
+def _kept(batch: MessageBatch, payload: Payload) -> MessageBatch:
+    own = type(payload).from_tensors({n: v.detach().clone() for n, v in payload.tensors().items()})
+    return MessageBatch(batch.round, batch.senders, batch.receivers, own, batch.splits)
 
 
 def replay(

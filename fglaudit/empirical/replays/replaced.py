@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -13,6 +15,8 @@ from fglaudit.graph import FederatedGraph, canonical_edges
 
 PAIRS = 20
 """Records that are replaced at most."""
+_STEPS = (1, 2, 3)
+"""Distances for which a node is sought that has most training nodes near."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +67,40 @@ def replaced_records(graph: FederatedGraph, unit: str, rng: torch.Generator, pai
         what = f"{_KINDS[kind][0]} in place of {'a client' if unit == 'client' else f'node {int(at[0])}'}"
         found.append(Replaced(dataclasses.replace(graph, x=x), kind == 0, what))
     return found
+
+
+def far_reaching(graph: FederatedGraph, rng: torch.Generator) -> list[Replaced]:
+    """Return ``graph`` with a long random row for the nodes that have most training nodes of their client within one,
+    two and three steps: those whose row may enter most losses."""
+    if graph.x.dim() != 2 or any(train.dim() != 1 for train in graph.train):
+        return []
+    row, column = graph.edge_index
+    most = torch.zeros(len(_STEPS), graph.num_nodes)
+    for held, train in zip(graph.clients, graph.train, strict=True):
+        mine, trained = torch.zeros(2, graph.num_nodes, dtype=torch.bool)
+        mine[held], trained[held] = True, train
+        inside = mine[row] & mine[column]
+        near = reached_within(graph.num_nodes, row[inside], column[inside], trained, max(_STEPS))
+        most = torch.maximum(most, near[1:] * mine)
+    found = []
+    for node in dict.fromkeys(most.argmax(1).tolist()):
+        x = graph.x.clone()
+        x[node] = _direction(graph, torch.tensor([node]), rng)[0].to(x)
+        found.append(Replaced(dataclasses.replace(graph, x=x), False, f"a long random row in place of node {node}"))
+    return found
+
+
+def reached_within(count: int, row: Tensor, column: Tensor, wanted: Tensor, steps: int) -> Tensor:
+    """Return how many ``wanted`` nodes are within 0, 1, ... ``steps`` steps of every node [steps + 1, count]."""
+    ones = np.ones(len(row))
+    step = sp.csr_array((ones, (row.numpy(), column.numpy())), shape=(count, count)) + sp.eye_array(count)
+    reach = sp.csr_array(sp.eye_array(count))[:, wanted.nonzero().squeeze(1).numpy()]
+    found = [wanted.float()]
+    for _ in range(steps):
+        reach = sp.csr_array(step @ reach)
+        reach.data[:] = 1
+        found.append(torch.from_numpy(reach.sum(1)).float())
+    return torch.stack(found)
 
 
 def taken_away(graph: FederatedGraph, most: int, rng: torch.Generator, pairs: int) -> list[Replaced]:

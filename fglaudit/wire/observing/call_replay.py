@@ -275,7 +275,10 @@ class CallReplay:
             return None
         (noise, slack, shape), (second, loose, _), (same, wide, _) = (part for part in parts if part is not None)
         if bool(((noise - same).abs() > 4 * (slack + wide)).any()):
-            return "noise that depends on the values that it hides, or is not drawn from the run's generator"
+            return (
+                "noise that depends on the values that it hides, or is not drawn from the run's generator (values that"
+                " are rounded or cut before or after it look so too: state that in a fact, in its place)"
+            )
         if again:
             return None
         if unchanged(noise - second, slack + loose, shape, self.spending) is not None:

@@ -34,7 +34,10 @@ _MOST_CALLS, _MOST_VALUES = 1024, 2**22
 _MOST_SEEDS = 128
 """Whole numbers that are redrawn one by one."""
 _WHY = "noise of some numbers that follows from that of others: together they change with fewer random numbers"
-_PARTLY = "noise of some numbers that is made of others' random numbers too, beside one that those are not made of"
+_PARTLY = (
+    "noise of some numbers that is made of others' random numbers too, beside one that those are not made of: what is"
+    " left of it is not known; draw every number by itself"
+)
 _FEW_SEEDS = (
     "noise made of {:.0f} random bits, so that all of it can be guessed; draw every number from the generator that the"
     " hook is handed"

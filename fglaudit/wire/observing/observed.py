@@ -42,6 +42,7 @@ from fglaudit.facts.residuals import Shape
 from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import SERVER, MessageBatch, Payload, is_repeated
+from fglaudit.sealing import SealedTensor
 from fglaudit.wire.observing.access_tracking import ACROSS, ReadGraphs
 from fglaudit.wire.observing.compared_values import ComparedValues, applied
 from fglaudit.wire.observing.decryption_checks import pair_codes
@@ -76,6 +77,7 @@ class Observed:
         self._facts: tuple[Fact, ...] | None = None
         self._as_given: tuple[Fact, ...] | None = None
         self._sent: set[str] = set()
+        self._sealed_kinds: set[str] = set()
         self._met: set[Target] = set()
         self.graphs = ReadGraphs()
         self._merged = False
@@ -333,6 +335,22 @@ class Observed:
             self._note(target, f"messages of {len(absent)} of {len(before.senders)} senders are missing")
         if type(after.payload) is not kind or not same(pair_codes(after), pair_codes(before)[there]):
             self._note(target, "sealing changed the kind of a message, its sender or its receiver")
+        self._sealed_kinds.add(kind.__name__)
+        self.in_the_clear(after)
+
+    def in_the_clear(self, batch: MessageBatch) -> None:
+        """Note what clients send in the clear of a kind that they also send sealed, in whatever round: of seals only
+        the first rounds are replayed."""
+        name = type(batch.payload).__name__
+        if name not in self._sealed_kinds or not len(batch.senders):
+            return
+        shown = [
+            field
+            for field, value in batch.payload.tensors().items()
+            if not isinstance(value, SealedTensor) and value.is_floating_point() and not value.is_meta
+        ]
+        if shown:
+            self._note(Field(name, "", "up"), f"it is said to be sealed, and {', '.join(shown)} left in the clear")
 
     def opened(self, before: MessageBatch, opened: MessageBatch) -> None:
         """Compare sealed messages that were opened again with what entered ``seal``, of which they may be a part."""
