@@ -41,6 +41,7 @@ METRICS = {
 QUANTITY_NAMES = {
     "features": "feature rows", "labels": "labels", "label-distributions": "label distributions", "edges": "edges",
     "node-owner": "clients of nodes", "linkage": "linkage, if senders were hidden",
+    "client-similarity": "clients with alike labels",
     "global-nodes": "global nodes", "centroids": "mean rows of clusters",
     "neighboring-clients": "clients of neighbours", "l1-norms": "row sums", "squared-norms": "row norms",
     "training-membership": "membership in training",
