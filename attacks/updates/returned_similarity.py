@@ -5,9 +5,9 @@ returns one model per cluster: the same model is the same cluster. FED-PUB and F
 which clients that the server takes to be alike weigh most. The score of a pair is the cosine of their last models, less
 the mean of all clients'.
 
-What is observed: whoever sees what several clients receive, as the server and the wire do; no upload is read. Of clients
-that are not the observer's a client learns nothing so: colluding ones see whether they are in one cluster, and hold
-each other's labels anyway.
+What is observed: whoever sees what several clients receive, as the server and the wire do; no upload is read. A client
+learns nothing of others in this way: colluding ones see whether they are in one cluster, and hold each other's labels
+anyway.
 """
 
 from __future__ import annotations
