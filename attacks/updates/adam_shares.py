@@ -105,23 +105,30 @@ class AdamShares(Attack):
 
     def plant(self, view: View, *, rng: torch.Generator) -> Planted:
         """Plant one round of steps that moves one class of every client up at all units, which have either sign."""
-        rng, public, clients = split(rng, "plant"), view.public, sending_clients(view, ModelUpdate)
-        layer = _last_layer(view)
-        assert layer is not None
-        classes, step = public.num_classes, public.structure.of(Training).learning_rate
-        up = 2 * one_hot(torch.randint(classes, (len(clients),), generator=rng), classes).float() - 1
-        change = torch.zeros(len(clients), sum(math.prod(shape) for shape in public.layout.values()))
-        weight, bias = (unflatten(change, public.layout)[name] for name in layer)
-        times = weight.shape[2] // classes
-        units, shares = planted_moves(up, weight.shape[1], step, rng)
-        weight.copy_(units.repeat(1, 1, times))
-        bias.copy_((step * up).repeat(1, times).view(bias.shape))
-        server = torch.full_like(clients, SERVER)
-        batches = (  # the received model is zeros: what it became is how it changed
-            MessageBatch(0, server, clients, ModelUpdate(torch.zeros_like(change))),
-            MessageBatch(1, clients, server, ModelUpdate(change)),
-        )
-        return Planted(without_defense(view, MemoryMessages(batches)), shares, clients)
+        rng, clients = split(rng, "plant"), sending_clients(view, ModelUpdate)
+        classes = torch.randint(view.public.num_classes, (len(clients),), generator=rng)
+        return Planted(*planted_steps(view, classes, rng), clients)
+
+
+def planted_steps(view: View, frequent: Tensor, rng: torch.Generator) -> tuple[View, Tensor]:
+    """Return a view of one round of steps that moves the class ``frequent`` [K] of every client that uploads up at all
+    units, which have either sign; and the shares [K, C] that it tells."""
+    public, clients, layer = view.public, sending_clients(view, ModelUpdate), _last_layer(view)
+    assert layer is not None
+    classes, step = public.num_classes, public.structure.of(Training).learning_rate
+    up = 2 * one_hot(frequent, classes).float() - 1
+    change = torch.zeros(len(clients), sum(math.prod(shape) for shape in public.layout.values()))
+    weight, bias = (unflatten(change, public.layout)[name] for name in layer)
+    times = weight.shape[2] // classes
+    units, shares = planted_moves(up, weight.shape[1], step, rng)
+    weight.copy_(units.repeat(1, 1, times))
+    bias.copy_((step * up).repeat(1, times).view(bias.shape))
+    server = torch.full_like(clients, SERVER)
+    batches = (  # the received model is zeros: what it became is how it changed
+        MessageBatch(0, server, clients, ModelUpdate(torch.zeros_like(change))),
+        MessageBatch(1, clients, server, ModelUpdate(change)),
+    )
+    return without_defense(view, MemoryMessages(batches)), shares
 
 
 def shares_from_moves(view: View) -> tuple[Tensor, Tensor] | None:

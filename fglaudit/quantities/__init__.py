@@ -36,6 +36,7 @@ QUANTITIES: Mapping[str, str] = {
     "global-nodes": "fglaudit.quantities.clients.global_nodes:GlobalNodeValues",
     "centroids": "fglaudit.quantities.clients.centroids:Centroids",
     "linkage": "fglaudit.quantities.clients.linkage:Linkage",
+    "client-similarity": "fglaudit.quantities.clients.client_similarity:ClientSimilarity",
     "neighboring-clients": "fglaudit.quantities.nodes.neighboring_clients:NeighboringClients",
     "layer-inputs": "fglaudit.quantities.unplaced.layer_inputs:LayerInputs",
     "layer-words": "fglaudit.quantities.unplaced.layer_words:LayerWords",

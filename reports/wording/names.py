@@ -13,7 +13,8 @@ METRICS = {
     "f1": "F1 of the non-zero features, averaged over targets",
     "auc": (
         "chance that a true case is ranked above a false one: of rows a non-zero feature above a zero one, of linkage"
-        " two messages of one client above two of different ones; 0.5 is a coin flip"
+        " two messages of one client above two of different ones, of client similarity two clients with alike labels"
+        " above two others; 0.5 is a coin flip"
     ),
     "cosine": "mean cosine between rebuilt and true feature rows",
     "relative_error": "L2 error of the rebuilt row relative to the true row; lower is a stronger attack",
@@ -41,6 +42,7 @@ METRICS = {
 QUANTITY_NAMES = {
     "features": "feature rows", "labels": "labels", "label-distributions": "label distributions", "edges": "edges",
     "node-owner": "clients of nodes", "linkage": "linkage, if senders were hidden",
+    "client-similarity": "clients with alike labels",
     "global-nodes": "global nodes", "centroids": "mean rows of clusters",
     "neighboring-clients": "clients of neighbours", "l1-norms": "row sums", "squared-norms": "row norms",
     "training-membership": "membership in training",

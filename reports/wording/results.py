@@ -18,6 +18,7 @@ def outcome_words(leak: Leak) -> str:
         "edges": f"tells neighbours from other pairs of nodes with AUC {value}",
         "node-owner": f"tells which client holds a known node with AUC {value}",
         "linkage": f"would recognise a client's messages if senders were hidden, with AUC {value}",
+        "client-similarity": f"tells which clients have alike labels with AUC {value}",
         "global-nodes": f"takes the noise off the clients' global nodes up to a cosine of {value}",
         "centroids": f"rebuilds the mean rows of the clients' clusters with a cosine of {value}",
         "neighboring-clients": f"tells which clients hold a neighbour of a node with AUC {value}",

@@ -159,7 +159,7 @@ def test_global_attention_takes_memory_linear_in_the_nodes() -> None:
     assert kept(4000) == pytest.approx(2 * kept(2000), rel=0.02)
 
 
-APPLY = {"absent-words", "update-linkage"}
+APPLY = {"absent-words", "update-linkage", "update-similarity"}
 
 
 def test_attacks_on_model_updates_apply_that_need_no_gcn() -> None:
