@@ -64,7 +64,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("stand_in")
 def test_out_of_memory_in_a_cell_names_phase_and_estimate() -> None:
     said = reason(RayEngine(), out_of_memory)
-    assert said.startswith("out of memory while training (round 1 of 2) (MemoryError: no details)") and "MiB" in said
+    assert said.startswith("out of memory while training (round 1 of 2) (MemoryError: no details)") and "KiB" in said
 
 
 @pytest.mark.usefixtures("stand_in")
@@ -88,7 +88,7 @@ def test_a_lost_worker_names_phase_and_estimate(error: RayError, begin: str, mon
 
     monkeypatch.setattr(ray_engine, "_ray_compute", lost)
     said = reason(RayEngine(), None)
-    assert said.startswith(begin) and "MiB" in said and len(said) < 1200
+    assert said.startswith(begin) and "KiB" in said and len(said) < 1200
 
 
 @pytest.mark.usefixtures("stand_in")
@@ -195,4 +195,4 @@ def test_with_ray_itself() -> None:
     ray = pytest.importorskip("ray")
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import tests
     said = reason(RayEngine(), out_of_memory)
-    assert said.startswith("out of memory while training (round 1 of 2) (MemoryError: no details)") and "MiB" in said
+    assert said.startswith("out of memory while training (round 1 of 2) (MemoryError: no details)") and "KiB" in said
