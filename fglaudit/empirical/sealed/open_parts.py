@@ -1,0 +1,70 @@
+"""What sealed rows show beside ciphertexts and masked words: ids, counts, sizes, factors, and whatever else lies there.
+
+The server holds the rows as they are, so all of this is its to read. What it cannot read are the words or ciphertexts;
+a codec is looked at by :mod:`fglaudit.empirical.sealed.own_parts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fglaudit.he.packed_rows import Bundle, PackedRows
+from fglaudit.he.weighted_rows import Row, WeightedRows
+from fglaudit.sealing import SealedRows
+from fglaudit.secagg.rows import MaskedRows
+
+_HIDDEN: dict[type, tuple[str, ...]] = {
+    MaskedRows: ("words", "aggregation"),  # the second counts aggregations, also those of audits
+    PackedRows: ("codec",),
+    WeightedRows: ("scheme",),
+}
+_CIPHERTEXTS = {Bundle: "blocks", Row: "blocks"}
+_DEPTH = 6
+
+
+def open_parts(rows: SealedRows) -> dict[str, object]:
+    """Return what lies open in ``rows`` of a scheme of this tool by its place: tensors, plain values, names of
+    classes. Of other schemes nobody knows what is a ciphertext: nothing."""
+    if type(rows) not in _HIDDEN:
+        return {}
+    return dict(_walk(rows, type(rows).__name__, _DEPTH))
+
+
+def same_parts(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
+    """Whether the same lies open in two messages."""
+    return one.keys() == other.keys() and all(_same(value, other[place]) for place, value in one.items())
+
+
+def _walk(thing: Any, place: str, depth: int) -> Iterator[tuple[str, object]]:
+    if isinstance(thing, Tensor):
+        yield place, thing.detach().cpu()
+    elif isinstance(thing, (bool, int, float, str, bytes, type(None))):
+        yield place, thing
+    elif depth and isinstance(thing, Mapping):
+        yield place, tuple(thing)
+        for key, part in thing.items():
+            yield from _walk(part, f"{place}[{key}]", depth - 1)
+    elif depth and isinstance(thing, (list, tuple)):
+        yield place, len(thing)
+        for number, part in enumerate(thing):
+            yield from _walk(part, f"{place}[{number}]", depth - 1)
+    elif depth and hasattr(thing, "__dict__") and not isinstance(thing, type):
+        hidden = _HIDDEN.get(type(thing), ())
+        for name, part in vars(thing).items():
+            if name == _CIPHERTEXTS.get(type(thing)):
+                blocks = part if isinstance(part, Mapping) else dict(enumerate(part))
+                yield f"{place}.{name}", tuple((number, type(block).__name__) for number, block in blocks.items())
+            elif name not in hidden:
+                yield from _walk(part, f"{place}.{name}", depth - 1)
+    else:
+        yield place, type(thing).__name__
+
+
+def _same(one: object, other: object) -> bool:
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    return type(one) is type(other) and one == other
