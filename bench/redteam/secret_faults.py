@@ -91,6 +91,14 @@ _PUBLISHED: dict[type, object] = {}
 
 
 @fault
+class OpenedByServer(_Encrypting):
+    """The server decrypts sums before it passes them on."""
+
+    def forward(self, batch: MessageBatch) -> MessageBatch:
+        return self.inner.unseal(self.inner.forward(batch))
+
+
+@fault
 class OneKeyForAllRuns(_Encrypting):
     """Every run has the key that the author made once."""
 
@@ -292,6 +300,14 @@ class FewSeeds(_Masked):
 
 
 @fault
+class FewSeedsLater(FewSeeds):
+    """The same from the third round on."""
+
+    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
+        return super().seal(batch, rng) if batch.round >= 3 else self.inner.seal(batch, rng)
+
+
+@fault
 class FactorTells(_Masked):
     """The public factor of every row has the row's size behind its digits."""
 
@@ -329,6 +345,7 @@ TOLD: tuple[tuple[str, str], ...] = (
 KNOWN: tuple[tuple[str, str], ...] = (
     ("KeyInOrder", "bfv"), ("KeyInFacts", "bfv"), ("KeyInBytes", "bfv"), ("KeyAtServer", "bfv"),
     ("OneKeyForAllRuns", "bfv"), ("HardlyFlooded", "ckks"), ("FewMasks", "masked-sums"), ("FewSeeds", "masked-sums"),
+    ("FewSeedsLater", "masked-sums"), ("OpenedByServer", "bfv"),
 )  # fmt: skip
 """What is not this tool's own, or may tell a key."""
 BROKEN = (*TOLD, *KNOWN)

@@ -20,6 +20,8 @@ WHY = {
     "OneKeyForAllRuns bfv": "the defense bound anew has the same key",
     "HardlyFlooded ckks": "hides its key from",
     "FewMasks masked-sums": "of the author's own making",
+    "FewSeedsLater masked-sums": "not those that this tool drew",
+    "OpenedByServer bfv": "the server opened what is said to be sealed",
     "FewSeeds masked-sums": "not those that this tool drew",
     "EqualMessagesOnce bfv": "equal plaintexts give equal bytes, the same message twice",
     "ZerosOnce bfv": "messages of zeros give equal bytes",

@@ -22,7 +22,7 @@ from fglaudit.empirical.sealed.clear_parts import clear_parts_audit
 from fglaudit.empirical.sealed.coalitions import coalitions_audit
 from fglaudit.empirical.sealed.key_search import key_audit
 from fglaudit.empirical.sealed.masks import masks_audit
-from fglaudit.empirical.sealed.other_keys import codec_of, codecs_of, other_keys_audits, sealed_again
+from fglaudit.empirical.sealed.other_keys import codec_of, codecs_of, later_too, other_keys_audits, sealed_again
 from fglaudit.empirical.sealed.own_parts import changed_codec, changed_masking
 from fglaudit.empirical.sealed.replay import SealedTrace, sealed_replay
 from fglaudit.errors import FglauditError
@@ -44,6 +44,8 @@ from fglaudit.wire.observing.foreign import is_foreign
 
 _LATER = 1000
 """Rounds later in which a message is sealed again: not one of the run's."""
+_FAR = 10 * _LATER
+"""Rounds later in which seals of other authors are looked at as well: they may be others than in the first ones."""
 _FEW = 3
 """Messages that are sealed again where clients do not need one another for it."""
 
@@ -67,9 +69,15 @@ def ciphertext_audits(
         return (
             Audit(AuditName.SEALED, Outcome.UNTESTED, "no message was sealed in the first rounds, which were replayed"),
         )
+    foreign = is_foreign(trace.session)
+    if foreign:
+        try:
+            trace = later_too(trace, _FAR, seed)
+        except Exception as error:  # as above
+            why = f"messages of later rounds could not be sealed: {kept(error, 'sealing messages of later rounds')}"
+            return (Audit(AuditName.SEALED, Outcome.UNTESTED, why),)
     codecs, rounds = _codecs(trace), _rounds(trace)
     scheme = _scheme_audit(trace, codecs, context)
-    foreign = is_foreign(trace.session)
     try:
         fresh = _fresh_audit(trace, defense, context, seed, foreign=foreign)
         others = other_keys_audits(trace, defense, context, seed) if foreign else ()
@@ -238,8 +246,11 @@ def _beside(trace: SealedTrace, other: DefenseSession | None, seed: int) -> tupl
     for before in {type(before.payload): before for before, _ in reversed(trace.sealings)}.values():
         own = isinstance(trace.session.sealed_by(), MaskingSession)
         part = before if own else before.select(torch.arange(len(before.senders)) < _FEW)
+        late = dataclasses.replace(part, round=part.round + _FAR)
         try:
-            found.append(clear_parts_audit(trace.session, part, seed, other))
+            found += [
+                clear_parts_audit(trace.session, each, seed, other) for each in ([part, late] if other else [part])
+            ]
         except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
             why = f"messages with other values could not be sealed: {kept(error, 'sealing messages with other values')}"
             found.append(Audit(AuditName.BESIDE_CIPHERTEXTS, Outcome.UNTESTED, why))

@@ -46,6 +46,17 @@ def sealed_again(session: DefenseSession, batch: MessageBatch, round: int, seed:
     return sealing.seal(later, derive(seed, "sealed again", round - batch.round))
 
 
+def later_too(trace: SealedTrace, rounds: int, seed: int) -> SealedTrace:
+    """Return ``trace`` with the first messages of every kind sealed so many ``rounds`` later as well."""
+    sealings, masked = list(trace.sealings), list(trace.masked)
+    for before in {type(before.payload): before for before, _ in reversed(trace.sealings)}.values():
+        later = dataclasses.replace(before, round=before.round + rounds)
+        sealings.append((later, sealed_again(trace.session, later, later.round, seed)))
+        sealing = trace.session.sealed_by()
+        masked.append(sealing.rounds.get(type(before.payload)) if isinstance(sealing, MaskingSession) else None)
+    return dataclasses.replace(trace, sealings=sealings, masked=masked)
+
+
 def other_keys_audits(trace: SealedTrace, defense: Defense, context: Context, seed: int) -> tuple[Audit, ...]:
     """Return what a second bind tells of keys."""
     other = defense.bind(context)
