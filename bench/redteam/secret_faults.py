@@ -153,6 +153,17 @@ class CopyBeside(_Encrypting):
 
 
 @fault
+class CopyInScheme(_Sealing):
+    """What encrypts models, which rows name, holds the last ones in the clear."""
+
+    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
+        sealed = super().seal(batch, rng)
+        for name, value in sealed.payload.sealed_fields().items():
+            value.sealed.scheme.last = batch.payload.tensors()[name].clone()  # type: ignore[attr-defined]
+        return sealed
+
+
+@fault
 class HardlyFlooded(_Encrypting):
     """Opens ckks with noise that hides nothing of the key, and states it."""
 
@@ -339,7 +350,7 @@ class MaskedAgain(_Masked):
 TOLD: tuple[tuple[str, str], ...] = (
     ("EqualMessagesOnce", "bfv"), ("ZerosOnce", "bfv"), ("CopyBeside", "bfv"), ("PublicMasks", "masked-sums"),
     ("MasksAgain", "masked-sums"), ("LastColumnBare", "masked-sums"), ("FactorTells", "masked-sums"),
-    ("SomeNumbersBare", "masked-sums"),
+    ("SomeNumbersBare", "masked-sums"), ("CopyInScheme", "ckks-models"),
 )  # fmt: skip
 """What shows itself in messages."""
 KNOWN: tuple[tuple[str, str], ...] = (

@@ -25,6 +25,7 @@ WHY = {
     "FewSeeds masked-sums": "not those that this tool drew",
     "EqualMessagesOnce bfv": "equal plaintexts give equal bytes, the same message twice",
     "ZerosOnce bfv": "messages of zeros give equal bytes",
+    "CopyInScheme ckks-models": "what lies beside ciphertexts, tells",
     "CopyBeside bfv": "what lies beside ciphertexts, tells",
     "PublicMasks masked-sums": "equal plaintexts give equal bytes, under other keys",
     "MasksAgain masked-sums": "equal plaintexts give equal bytes, the same message twice",

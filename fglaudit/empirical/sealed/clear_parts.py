@@ -108,7 +108,7 @@ def _shown(session: DefenseSession, batch: MessageBatch, number: int, seed: int)
     parties = [sent.senders.cpu(), sent.receivers.cpu(), *([] if sent.splits is None else [sent.splits.cpu()])]
     fields = sent.payload.tensors()
     clear = {name: value.cpu() for name, value in fields.items() if not isinstance(value, SealedTensor)}
-    beside = {name: open_parts(value.sealed) for name, value in fields.items() if isinstance(value, SealedTensor)}
+    beside = {name: open_parts(value) for name, value in fields.items() if isinstance(value, SealedTensor)}
     return _Shown(parties, clear, beside, sent.bytes_per_message().double().cpu(), torch.cat(list(keys)).double().cpu())
 
 

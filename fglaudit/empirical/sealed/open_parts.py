@@ -13,25 +13,27 @@ import torch
 from torch import Tensor
 
 from fglaudit.he.packed_rows import Bundle, PackedRows
-from fglaudit.he.weighted_rows import Row, WeightedRows
-from fglaudit.sealing import SealedRows
+from fglaudit.he.weighted_rows import Row, RowScheme, WeightedRows
+from fglaudit.sealing import SealedTensor
 from fglaudit.secagg.rows import MaskedRows
 
 _HIDDEN: dict[type, tuple[str, ...]] = {
     MaskedRows: ("words", "aggregation"),  # the second counts aggregations, also those of audits
     PackedRows: ("codec",),
-    WeightedRows: ("scheme",),
+    RowScheme: ("codec",),
 }
 _CIPHERTEXTS = {Bundle: "blocks", Row: "blocks"}
 _DEPTH = 6
 
 
-def open_parts(rows: SealedRows) -> dict[str, object]:
-    """Return what lies open in ``rows`` of a scheme of this tool by its place: tensors, plain values, names of
+def open_parts(value: SealedTensor) -> dict[str, object]:
+    """Return what lies open in ``value`` of a scheme of this tool by its place: tensors, plain values, names of
     classes. Of other schemes nobody knows what is a ciphertext: nothing."""
-    if type(rows) not in _HIDDEN:
+    if type(value.sealed) not in (MaskedRows, PackedRows, WeightedRows):
         return {}
-    return dict(_walk(rows, type(rows).__name__, _DEPTH))
+    beside = {name: part for name, part in vars(value).items() if name != "sealed"}
+    shape = tuple(value.shape), str(value.dtype)
+    return dict([*_walk((shape, beside), "tensor", _DEPTH), *_walk(value.sealed, type(value.sealed).__name__, _DEPTH)])
 
 
 def same_parts(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
