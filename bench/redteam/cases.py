@@ -23,6 +23,7 @@ from bench.redteam import (
     protocol_lies,
     report_faults,
     sealed_faults,
+    secret_faults,
     sly_faults,
     statement_faults,
 )
@@ -36,7 +37,7 @@ from fglaudit.testing import example_graph
 
 FAULT_FILES = (
     *(noise_faults, direction_faults, message_faults, local_faults, protocol_faults, sly_faults, report_faults),
-    *(statement_faults, borrowed_faults, memory_faults, sealed_faults),
+    *(statement_faults, borrowed_faults, memory_faults, sealed_faults, secret_faults),
 )
 """Imported for the faults that they register."""
 
@@ -177,7 +178,7 @@ _BROKEN: tuple[tuple[str, str], ...] = (
     ("HalfTheGain", "sums-2"), ("SendsTwice", "sums"), ("KnownClients", "models"),
     ("KnownSample", "sampled-gradients"), ("ShortDrawnTwice", "sampled-gradients"),
     ("BareAmongManyLosses", "many-losses"), ("LongDrawnMore", "sampled-gradients"),
-    ("RedrawnBeyond", "sums"),
+    ("RedrawnBeyond", "sums"), ("EndsAtFour", "sums"), ("EndsAtFour", "latents"),
 )  # fmt: skip
 
 
@@ -231,7 +232,7 @@ CASES: tuple[Case, ...] = (
         for fault, family in (
             *(*_BROKEN, *direction_faults.BROKEN, *sly_faults.BROKEN, *report_faults.BROKEN),
             *(*statement_faults.BROKEN, *borrowed_faults.BROKEN, *memory_faults.BROKEN, *sealed_faults.BROKEN),
-            *protocol_lies.BROKEN,
+            *(*protocol_lies.BROKEN, *secret_faults.BROKEN),
         )
     ),
     *(_honest(family) for family in FAMILIES),
@@ -239,7 +240,7 @@ CASES: tuple[Case, ...] = (
         _own(name, family)
         for name, family in (
             *(*OWN, *sly_faults.HONEST, *report_faults.HONEST, *borrowed_faults.HONEST),
-            *sealed_faults.HONEST,
+            *(*sealed_faults.HONEST, *secret_faults.HONEST),
         )
     ),
 )

@@ -101,6 +101,14 @@ class RedrawnBeyond(BrokenMessages):
 
 
 @fault
+class EndsAtFour(BrokenMessages):
+    """Noise ends at 4 standard deviations, beyond which 6 numbers of 10^5 would lie: more than a delta of 1e-5."""
+
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+        return _fresh(mechanism, value, rng).clamp(-4 * mechanism.scale, 4 * mechanism.scale)
+
+
+@fault
 class Uniform(BrokenMessages):
     def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
         std = mechanism.scale * (math.sqrt(2) if mechanism.distribution == "laplace" else 1)

@@ -47,6 +47,12 @@ def secure_normal(shape: tuple[int, ...]) -> Tensor:
     return torch.from_numpy(ndtri(((words >> np.uint64(11)) + 0.5) * 2.0**-53)).view(shape)
 
 
+def flooding_of(parameters: Parameters, weight: float, opened: int) -> float:
+    """Return the standard deviation of the noise with which values must be opened; see the module docstring."""
+    noise = _TAIL * weight * ERROR_STD * math.sqrt(parameters.degree) / 2.0**SCALE_BITS
+    return 2.0 ** (STATISTICAL_BITS - 1) * noise * math.sqrt(opened)
+
+
 class Ckks(SharedKeyCodec):
     """See the module docstring.
 
@@ -73,8 +79,7 @@ class Ckks(SharedKeyCodec):
             raise FglauditError(
                 f"features outside the range of ckks: totals up to 2^{room} fit its primes; got {largest:g}; scale them"
             )
-        noise = _TAIL * weight * ERROR_STD * math.sqrt(parameters.degree) / 2.0**SCALE_BITS
-        self.flooding = 2.0 ** (STATISTICAL_BITS - 1) * noise * math.sqrt(opened)
+        self.flooding = flooding_of(parameters, weight, opened)
 
     def quantise(self, values: Tensor, rows: Tensor) -> Tensor:
         exact = values.double()

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from fglaudit.errors import FglauditError
 
@@ -131,6 +132,10 @@ class PublicContext:
         return from_bytes(seal().Ciphertext(), blob, self.context)
 
 
+_DRAWN: WeakKeyDictionary[ClientKeys, tuple[object, ...]] = WeakKeyDictionary()
+"""Keys as they were drawn, and what was made with them."""
+
+
 class ClientKeys:
     """What every client holds and the server does not: the secret key.
 
@@ -151,6 +156,12 @@ class ClientKeys:
         self._secret_key = api.KeyGenerator(self.public.context).secret_key()
         self._encryptor = api.Encryptor(self.public.context, self._secret_key)
         self._decryptor = api.Decryptor(self.public.context, self._secret_key)
+        _DRAWN[self] = self._secret_key, self._encryptor, self._decryptor
+
+    def own_keys(self) -> bool:
+        """Whether the key is still the one that SEAL drew here: for audits alone."""
+        keys = self._secret_key, self._encryptor, self._decryptor
+        return all(key is drawn for key, drawn in zip(keys, _DRAWN.get(self, (None,) * 3), strict=True))
 
     def public_bytes(self) -> bytes:
         """Return what is shipped to the server: the parameters, no key."""

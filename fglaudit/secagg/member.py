@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -33,6 +34,10 @@ class PublicKeys:
     shares: bytes
 
 
+_DRAWN: WeakKeyDictionary[Member, tuple[object, ...]] = WeakKeyDictionary()
+"""Keys and seed of members, as they were drawn."""
+
+
 class Member:
     """A client; ``number`` is its place among those of the aggregation."""
 
@@ -45,6 +50,7 @@ class Member:
         self._publics: Mapping[int, PublicKeys] = {}
         self._held: dict[int, tuple[int, int]] = {}
         self._revealed = False
+        _DRAWN[self] = self._mask_key, self._share_key, self._seed
 
     def publics(self) -> PublicKeys:
         """Return what everybody may know (round 0)."""
@@ -100,6 +106,12 @@ class Member:
         see."""
         keys = (key.private_bytes_raw() for key in (self._mask_key, self._share_key))
         return (*keys, self._seed)  # type: ignore[return-value]
+
+    def own_keys(self) -> bool:
+        """Whether keys and seed are still those that it drew: for audits alone, others are of nobody knows how many
+        bits."""
+        keys = self._mask_key, self._share_key, self._seed
+        return all(key is drawn for key, drawn in zip(keys, _DRAWN.get(self, (None,) * 3), strict=True))
 
     def held(self) -> Mapping[int, tuple[int, int]]:
         """Return the shares (mask key, seed) by owner that this member could betray."""

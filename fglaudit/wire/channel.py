@@ -213,7 +213,9 @@ class RecordingChannel:
         """Defend, count, record; return what the receivers get: to clients, what they read with their key."""
         entered = None  # what was sealed just now
         if batch.payload.sealed_fields():
+            at_server = batch
             batch = self.session.forward(batch)
+            self._observed.forwarded(at_server, batch)
             self._counter.sent(batch)
             if not batch.payload.sealed_fields():
                 self._observed.arrived(batch)

@@ -12,7 +12,7 @@ from fglaudit.guarantees import Word
 BY_NAME = {case.name: case for case in CASES}
 
 
-STOPS = [" ".join(each) for each in sealed_faults.BROKEN if each[1] == "ckks-models"]
+STOPS = [" ".join(each) for each in sealed_faults.BROKEN if each[0] == "SealsAtFirst"]
 
 
 @pytest.mark.parametrize("name", [name for each in sealed_faults.BROKEN if (name := " ".join(each)) not in STOPS])

@@ -21,6 +21,7 @@ REFUTED = {
     "RowsSeeded bits": "reports",
     "SumOfUniform sums": "noise",
     "RedrawnBeyond sums": "noise",
+    "EndsAtFour latents": "noise",
 }
 """A case for every audit that refutes by itself."""
 SLY = (

@@ -36,11 +36,11 @@ GENERATORS = 16
 LARGE = (1.0, 1000.0)
 """Sizes of inputs, in lengths of the real ones, at which the size of the noise must be the same."""
 TOO_SMALL = 1.5
-SHAPE_NUMBERS = 2**17
+SHAPE_NUMBERS = 2**19
 """At which a sum of twelve uniform numbers, of fourth moment 2.9, shows that it is not normal, and noise that it ends
-at 3.8 standard deviations."""
+at 4.1 standard deviations."""
 MOST_GENERATORS = 400
-"""Of one release each, to come to so many numbers."""
+"""To come to so many numbers."""
 SECONDS = 60.0
 
 
@@ -160,12 +160,13 @@ def _more(staged: Staged, bench: Bench, seed: int, z: Tensor) -> Tensor | None:
     [G, T, S, D] has enough numbers."""
     if z.numel() >= SHAPE_NUMBERS:
         return None
-    generators = min(MOST_GENERATORS, math.ceil(SHAPE_NUMBERS / z[0, 0].numel()))
+    releases = bench.releases(MOST_GENERATORS)
+    generators = min(MOST_GENERATORS, math.ceil(SHAPE_NUMBERS / (releases * z[0, 0].numel())))
     played, given = [], bench.at(bench.size_within())
     for generator in range(generators + generators % 2):
-        rng = derive(seed, "audits", "noise shape", generator)
-        played.append(given.play(staged.fresh(), 0, rng))
-    seen = _standardised(bench, torch.stack(played).unsqueeze(1))
+        rng, session = derive(seed, "audits", "noise shape", generator), staged.fresh()
+        played.append(torch.stack([given.play(session, release, rng) for release in range(releases)]))
+    seen = _standardised(bench, torch.stack(played))
     return None if seen is None else seen.flatten()
 
 

@@ -13,40 +13,41 @@ import dataclasses
 import math
 from collections.abc import Iterable
 
-import numpy as np
 import torch
-from scipy.stats import norm
 
 from fglaudit.context import Context
-from fglaudit.defenses.aggregation.secure_aggregation import MaskingRound, MaskingSession, dense_words
+from fglaudit.defenses.aggregation.secure_aggregation import MaskingRound, MaskingSession
 from fglaudit.empirical.sealed.ciphertext_bytes import LEAST, is_known, units
 from fglaudit.empirical.sealed.clear_parts import clear_parts_audit
 from fglaudit.empirical.sealed.coalitions import coalitions_audit
 from fglaudit.empirical.sealed.key_search import key_audit
+from fglaudit.empirical.sealed.masks import masks_audit
+from fglaudit.empirical.sealed.other_keys import codec_of, codecs_of, later_too, other_keys_audits, sealed_again
+from fglaudit.empirical.sealed.own_parts import changed_codec, changed_masking
 from fglaudit.empirical.sealed.replay import SealedTrace, sealed_replay
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Sealed
 from fglaudit.graph import FederatedGraph
-from fglaudit.guarantees import REFUTED_AT, Audit, AuditName, Outcome
+from fglaudit.guarantees import Audit, AuditName, Outcome
 from fglaudit.he.bfv import Bfv
-from fglaudit.he.ckks import Ckks
+from fglaudit.he.ckks import Ckks, flooding_of
 from fglaudit.he.codec import Codec, SharedKeyCodec
 from fglaudit.he.keys import ClientKeys
-from fglaudit.he.packed_rows import PackedRows
+from fglaudit.he.row_sealer import weight_bound
 from fglaudit.he.threshold_bfv import ThresholdBfv
-from fglaudit.he.weighted_rows import WeightedRows
 from fglaudit.interfaces import Defense, DefenseSession, FederatedProtocol
 from fglaudit.payloads import MessageBatch
-from fglaudit.rng import derive
 from fglaudit.sealing import SealedRows
 from fglaudit.secagg.rows import MaskedRows
 from fglaudit.tracebacks import kept
+from fglaudit.wire.observing.foreign import is_foreign
 
 _LATER = 1000
 """Rounds later in which a message is sealed again: not one of the run's."""
+_FAR = 10 * _LATER
+"""Rounds later in which seals of other authors are looked at as well: they may be others than in the first ones."""
 _FEW = 3
 """Messages that are sealed again where clients do not need one another for it."""
-_BITS = 2**23
 
 
 def ciphertext_audits(
@@ -68,41 +69,38 @@ def ciphertext_audits(
         return (
             Audit(AuditName.SEALED, Outcome.UNTESTED, "no message was sealed in the first rounds, which were replayed"),
         )
+    foreign = is_foreign(trace.session)
+    if foreign:
+        try:
+            trace = later_too(trace, _FAR, seed)
+        except Exception as error:  # as above
+            why = f"messages of later rounds could not be sealed: {kept(error, 'sealing messages of later rounds')}"
+            return (Audit(AuditName.SEALED, Outcome.UNTESTED, why),)
     codecs, rounds = _codecs(trace), _rounds(trace)
-    scheme = _scheme_audit(trace, codecs)
+    scheme = _scheme_audit(trace, codecs, context)
     try:
-        fresh = _fresh_audit(trace, defense, context, seed)
+        fresh = _fresh_audit(trace, defense, context, seed, foreign=foreign)
+        others = other_keys_audits(trace, defense, context, seed) if foreign else ()
     except Exception as error:  # as above
         why = f"messages could not be sealed again: {kept(error, 'sealing messages again')}"
-        fresh = Audit(AuditName.FRESH_CIPHERTEXTS, Outcome.UNTESTED, why)
+        fresh, others = Audit(AuditName.FRESH_CIPHERTEXTS, Outcome.UNTESTED, why), ()
     known = bool(codecs or rounds)
-    beside = _beside(trace, seed)
+    beside = _beside(trace, defense.bind(context) if foreign else None, seed)
     why = "what a key of this scheme looks like is not known here"
     keys = key_audit(trace.clear, codecs, rounds) if known else Audit(AuditName.KEY_MATERIAL, Outcome.UNTESTED, why)
-    masks = [_masks_audit(trace, rounds)] if rounds else []
-    return (scheme, fresh, *beside, keys, *masks, *coalitions_audit(trace))
+    masks = [masks_audit(trace, rounds, foreign=foreign)] if rounds else []
+    return (scheme, fresh, *others, *beside, keys, *masks, *coalitions_audit(trace))
 
 
 def _codecs(trace: SealedTrace) -> list[Codec]:
-    found: dict[int, Codec] = {}
-    for _, after in trace.sealings:
-        for value in after.payload.sealed_fields().values():
-            if (codec := _codec(value.sealed)) is not None:
-                found[id(codec)] = codec
-    return list(found.values())
-
-
-def _codec(rows: SealedRows) -> Codec | None:
-    if isinstance(rows, PackedRows):
-        return rows.codec
-    return rows.scheme.codec if isinstance(rows, WeightedRows) else None
+    return list({id(codec): codec for _, after in trace.sealings for codec in codecs_of(after)}.values())
 
 
 def _rounds(trace: SealedTrace) -> list[MaskingRound]:
     return list({id(current): current for current in trace.masked if current is not None}.values())
 
 
-def _scheme_audit(trace: SealedTrace, codecs: Iterable[Codec]) -> Audit:
+def _scheme_audit(trace: SealedTrace, codecs: Iterable[Codec], context: Context) -> Audit:
     """Return whether all that is sealed is of a library that is known, under keys that this tool generated."""
     words: dict[str, None] = {}
     for (_, after), current in zip(trace.sealings, trace.masked, strict=True):
@@ -112,6 +110,9 @@ def _scheme_audit(trace: SealedTrace, codecs: Iterable[Codec]) -> Audit:
                 why = f"{field} is sealed by the author's own code ({type(rows).__name__}), of no library known here"
                 return Audit(AuditName.SEALED, Outcome.UNTESTED, why)
             if type(rows) is MaskedRows:
+                assert current is not None
+                if why := changed_masking(trace.session.sealed_by(), current):
+                    return Audit(AuditName.SEALED, Outcome.UNTESTED, f"{field}: {why}")
                 words["secure aggregation: X25519, HKDF and ChaCha20 of `cryptography`, keys of every client"] = None
     if why := _keys_too_many(trace):
         return Audit(AuditName.SEALED, Outcome.REFUTED, why)
@@ -124,14 +125,34 @@ def _scheme_audit(trace: SealedTrace, codecs: Iterable[Codec]) -> Audit:
         if type(codec) not in (Bfv, Ckks) or not own:
             why = f"keys or codec of {type(codec).__name__} are the author's own, not generated by this tool"
             return Audit(AuditName.SEALED, Outcome.UNTESTED, why)
+        if why := changed_codec(codec):
+            return Audit(AuditName.SEALED, Outcome.UNTESTED, why)
         words[f"{codec.parameters.scheme} of SEAL, degree {codec.parameters.degree}, keys of this tool"] = None
         if isinstance(codec, Ckks):
             stated = [fact.flooding for fact in trace.session.facts() if isinstance(fact, Sealed)]
             if not codec.flooding > 0 or not any(math.isclose(codec.flooding, s, rel_tol=1e-6) for s in stated):
                 why = "ckks shows its key by the noise of what it opens, and no flooding noise as used is stated"
                 return Audit(AuditName.SEALED, Outcome.UNTESTED, why)
+            if codec.flooding < (least := _least_flooding(trace, codec, context)):
+                why = (
+                    f"ckks is opened with flooding noise of {codec.flooding:.3g}, and hides its key from {least:.3g} on"
+                )
+                return Audit(AuditName.SEALED, Outcome.UNTESTED, why)
             words[f"opened with flooding noise of standard deviation {codec.flooding:.3g}"] = None
     return Audit(AuditName.SEALED, Outcome.PASSED, ", ".join(words))
+
+
+def _least_flooding(trace: SealedTrace, codec: Ckks, context: Context) -> float:
+    """Return the noise that hides the key where as much is opened as the protocol states of what ``codec`` seals."""
+    kinds = {type(after.payload) for _, after in trace.sealings if codec in codecs_of(after)}
+    sealed = [context.aggregates[kind] for kind in kinds if kind in context.aggregates]
+    found = [
+        flooding_of(
+            codec.parameters, min(weight_bound(a), float(a.summands.max())), a.releases * a.columns * len(a.rows)
+        )
+        for a in sealed
+    ]
+    return min(found, default=flooding_of(codec.parameters, 1.0, 1)) * (1 - 1e-6)
 
 
 def _keys_too_many(trace: SealedTrace) -> str:
@@ -153,7 +174,7 @@ def _keys_needed(rows: SealedRows, current: MaskingRound | None) -> int | None:
     """Return how many clients' keys open ``rows``; None where that is not known here."""
     if isinstance(rows, MaskedRows):
         return None if current is None else current.aggregation.threshold
-    codec = _codec(rows)
+    codec = codec_of(rows)
     if isinstance(codec, ThresholdBfv):
         return codec.parties
     return 1 if isinstance(codec, SharedKeyCodec) else None
@@ -163,7 +184,7 @@ def _tools_own(session: DefenseSession, current: MaskingRound | None) -> bool:
     return current is not None and type(session.sealed_by()) is MaskingSession
 
 
-def _fresh_audit(trace: SealedTrace, defense: Defense, context: Context, seed: int) -> Audit:
+def _fresh_audit(trace: SealedTrace, defense: Defense, context: Context, seed: int, *, foreign: bool) -> Audit:
     """Return whether equal plaintexts give unequal bytes: over rounds, clients and keys."""
     compared, first = 0, {type(before.payload): (before, after) for before, after in reversed(trace.sealings)}
     for kind, (before, sent) in first.items():
@@ -171,14 +192,15 @@ def _fresh_audit(trace: SealedTrace, defense: Defense, context: Context, seed: i
         own = isinstance(trace.session.sealed_by(), MaskingSession)
         part = before if own else before.select(torch.arange(len(before.senders)) < _FEW)
         alike = _alike(part)
-        again = _sealed_again(trace.session, part, 1, seed)
+        again = _units_again(trace.session, part, 1, seed)
         others = {
-            "the same message twice": [_sealed_again(trace.session, part, 2, seed), units(sent) if own else {}],
-            "under other keys": [_sealed_again(defense.bind(context), part, 1, seed + 1)],
+            "the same message twice": [_units_again(trace.session, part, 2, seed), units(sent) if own else {}],
+            "under other keys": [_units_again(defense.bind(context), part, 1, seed + 1)],
         }
-        same = _sealed_again(trace.session, alike, 3, seed)
+        same = _units_again(trace.session, alike, 3, seed)
+        if not known or foreign:
+            zero = _units_again(trace.session, _zeros(part), 4, seed)
         if not known:
-            zero = _sealed_again(trace.session, _zeros(part), 4, seed)
             carries = {place for place, blob in again.items() if zero.get(place) != blob}
             again = {place: blob for place, blob in again.items() if place in carries}
             same = {place: blob for place, blob in same.items() if place in carries}
@@ -186,18 +208,15 @@ def _fresh_audit(trace: SealedTrace, defense: Defense, context: Context, seed: i
         compared += len(held)
         for words, sealings in others.items():
             if any(blob in held for sealing in sealings for blob in sealing.values()):
-                return Audit(
-                    AuditName.FRESH_CIPHERTEXTS,
-                    Outcome.REFUTED,
-                    f"{kind.__name__}: equal plaintexts give equal bytes, {words}",
-                )
-        long = [blob for blob in same.values() if len(blob) >= LEAST]
-        if len(set(long)) < len(long):
-            return Audit(
-                AuditName.FRESH_CIPHERTEXTS,
-                Outcome.REFUTED,
-                f"{kind.__name__}: equal plaintexts of two clients give equal bytes",
-            )
+                return _unfresh(f"{kind.__name__}: equal plaintexts give equal bytes, {words}")
+        if _repeats(same.values()):
+            return _unfresh(f"{kind.__name__}: equal plaintexts of two clients give equal bytes")
+        if (
+            known
+            and foreign
+            and _repeats([*zero.values(), *_units_again(trace.session, _zeros(part), 5, seed).values()])
+        ):
+            return _unfresh(f"{kind.__name__}: messages of zeros give equal bytes")
     if not compared:
         return Audit(
             AuditName.FRESH_CIPHERTEXTS,
@@ -211,24 +230,35 @@ def _fresh_audit(trace: SealedTrace, defense: Defense, context: Context, seed: i
     )
 
 
-def _beside(trace: SealedTrace, seed: int) -> tuple[Audit, ...]:
-    """Return whether what is shown beside the ciphertexts of every kind of message depends on what they hold."""
+def _unfresh(why: str) -> Audit:
+    return Audit(AuditName.FRESH_CIPHERTEXTS, Outcome.REFUTED, why)
+
+
+def _repeats(units: Iterable[bytes]) -> bool:
+    long = [blob for blob in units if len(blob) >= LEAST]
+    return len(set(long)) < len(long)
+
+
+def _beside(trace: SealedTrace, other: DefenseSession | None, seed: int) -> tuple[Audit, ...]:
+    """Return whether what is shown beside the ciphertexts of every kind of message depends on what they hold, or on
+    keys: ``other`` was bound anew."""
     found: list[Audit] = []
     for before in {type(before.payload): before for before, _ in reversed(trace.sealings)}.values():
         own = isinstance(trace.session.sealed_by(), MaskingSession)
         part = before if own else before.select(torch.arange(len(before.senders)) < _FEW)
+        late = dataclasses.replace(part, round=part.round + _FAR)
         try:
-            found.append(clear_parts_audit(trace.session, part, seed))
+            found += [
+                clear_parts_audit(trace.session, each, seed, other) for each in ([part, late] if other else [part])
+            ]
         except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
             why = f"messages with other values could not be sealed: {kept(error, 'sealing messages with other values')}"
             found.append(Audit(AuditName.BESIDE_CIPHERTEXTS, Outcome.UNTESTED, why))
     return tuple(found)
 
 
-def _sealed_again(session: DefenseSession, batch: MessageBatch, times: int, seed: int) -> dict[str, bytes]:
-    payload = type(batch.payload).from_tensors({n: v.clone() for n, v in batch.payload.tensors().items()})
-    later = dataclasses.replace(batch, round=batch.round + times * _LATER, payload=payload)
-    return units(session.sealed_by().seal(later, derive(seed, "sealed again", times)))
+def _units_again(session: DefenseSession, batch: MessageBatch, times: int, seed: int) -> dict[str, bytes]:
+    return units(sealed_again(session, batch, batch.round + times * _LATER, seed))
 
 
 def _alike(batch: MessageBatch) -> MessageBatch:
@@ -245,39 +275,3 @@ def _zeros(batch: MessageBatch) -> MessageBatch:
     tensors = batch.payload.tensors()
     zeros = {n: torch.zeros_like(v) if v.is_floating_point() else v for n, v in tensors.items()}
     return dataclasses.replace(batch, payload=type(batch.payload).from_tensors(zeros))
-
-
-def _masks_audit(trace: SealedTrace, rounds: list[MaskingRound]) -> Audit:
-    """Return whether masks are fresh for every client and round, look random, and cancel in the sum."""
-    keys = [key for current in rounds for member in current.aggregation.members for key in member.key_material()]
-    if len(set(keys)) < len(keys):
-        return Audit(AuditName.MASKS, Outcome.REFUTED, "two clients, or two rounds, have masks of the same key")
-    totals: dict[tuple[int, int], torch.Tensor] = {}
-    senders: dict[tuple[int, int], int] = {}
-    ones = bits = 0
-    for (before, after), current in zip(trace.sealings, trace.masked, strict=True):
-        if current is None:
-            continue
-        kept = before.select(torch.isin(before.senders, after.senders))
-        for name, value in after.payload.sealed_fields().items():
-            rows = value.sealed
-            assert isinstance(rows, MaskedRows)
-            plain = dense_words(current, kept, kept.payload.tensors()[name])
-            masks = rows.words.view(plain.shape) - plain
-            raw = np.unpackbits(masks.numpy().reshape(-1).view(np.uint8)[: max(0, _BITS - bits) // 8])
-            ones, bits = ones + int(raw.sum()), bits + len(raw)
-            key = (id(current), rows.field)
-            totals[key] = totals.get(key, torch.zeros_like(masks[0])) + masks.sum(0, dtype=masks.dtype)
-            senders[key] = senders.get(key, 0) + len(after.senders)
-    for current in rounds:
-        for field, remainder in current.remainder.items():
-            total = totals.get((id(current), field))
-            if senders.get((id(current), field)) != len(current.aggregation.survivors) or total is None:
-                continue  # the replay ended before all had sent
-            if not torch.equal(total, remainder.to(total)):
-                return Audit(AuditName.MASKS, Outcome.REFUTED, "masks do not cancel in the sum of those that are left")
-    p = float(2 * norm.sf(abs(2 * ones - bits) / math.sqrt(bits))) if bits else 1.0
-    if p <= REFUTED_AT:
-        return Audit(AuditName.MASKS, Outcome.REFUTED, f"masks are not random: {ones} of {bits} bits are set", p)
-    words = f"{len(rounds)} aggregations: keys are new for every client and round, and masks cancel in sums"
-    return Audit(AuditName.MASKS, Outcome.PASSED, words, p)

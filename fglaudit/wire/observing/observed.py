@@ -43,6 +43,7 @@ from fglaudit.graph import ClientGraph
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import SERVER, MessageBatch, Payload, is_repeated
 from fglaudit.sealing import SealedTensor
+from fglaudit.secagg.rows import MaskedRows
 from fglaudit.wire.observing.access_tracking import ACROSS, ReadGraphs
 from fglaudit.wire.observing.compared_values import ComparedValues, applied
 from fglaudit.wire.observing.decryption_checks import pair_codes
@@ -279,6 +280,14 @@ class Observed:
                     self._note(Field(kind.__name__, name, direction), "the sender's own values were edited in place")
                 self._field(before, name, direction, value, left[name], part)
         self._arrived(dataclasses.replace(before, payload=after))
+
+    def forwarded(self, before: MessageBatch, after: MessageBatch) -> None:
+        """Note ciphertexts that the server opened on their way: it has no key. Masks cancel in sums, which it reads."""
+        left = after.payload.sealed_fields()
+        held = [name for name, v in before.payload.sealed_fields().items() if not isinstance(v.sealed, MaskedRows)]
+        if type(after.payload) is not type(before.payload) or any(name not in left for name in held):
+            kind = type(before.payload).__name__
+            self._note(Field(kind, "", "down"), "the server opened what is said to be sealed, so that it has a key")
 
     def arrived(self, batch: MessageBatch) -> None:
         """Note a message of the server that was made of sealed ones: what was done to it before cannot be seen."""

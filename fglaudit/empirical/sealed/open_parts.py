@@ -1,0 +1,72 @@
+"""What sealed rows show beside ciphertexts and masked words: ids, counts, sizes, factors, and whatever else lies there.
+
+The server holds the rows as they are, so all of this is its to read. What it cannot read are the words or ciphertexts;
+a codec is looked at by :mod:`fglaudit.empirical.sealed.own_parts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fglaudit.he.packed_rows import Bundle, PackedRows
+from fglaudit.he.weighted_rows import Row, RowScheme, WeightedRows
+from fglaudit.sealing import SealedTensor
+from fglaudit.secagg.rows import MaskedRows
+
+_HIDDEN: dict[type, tuple[str, ...]] = {
+    MaskedRows: ("words", "aggregation"),  # the second counts aggregations, also those of audits
+    PackedRows: ("codec",),
+    RowScheme: ("codec",),
+}
+_CIPHERTEXTS = {Bundle: "blocks", Row: "blocks"}
+_DEPTH = 6
+
+
+def open_parts(value: SealedTensor) -> dict[str, object]:
+    """Return what lies open in ``value`` of a scheme of this tool by its place: tensors, plain values, names of
+    classes. Of other schemes nobody knows what is a ciphertext: nothing."""
+    if type(value.sealed) not in (MaskedRows, PackedRows, WeightedRows):
+        return {}
+    beside = {name: part for name, part in vars(value).items() if name != "sealed"}
+    shape = tuple(value.shape), str(value.dtype)
+    return dict([*_walk((shape, beside), "tensor", _DEPTH), *_walk(value.sealed, type(value.sealed).__name__, _DEPTH)])
+
+
+def same_parts(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
+    """Whether the same lies open in two messages."""
+    return one.keys() == other.keys() and all(_same(value, other[place]) for place, value in one.items())
+
+
+def _walk(thing: Any, place: str, depth: int) -> Iterator[tuple[str, object]]:
+    if isinstance(thing, Tensor):
+        yield place, thing.detach().cpu()
+    elif isinstance(thing, (bool, int, float, str, bytes, type(None))):
+        yield place, thing
+    elif depth and isinstance(thing, Mapping):
+        yield place, tuple(thing)
+        for key, part in thing.items():
+            yield from _walk(part, f"{place}[{key}]", depth - 1)
+    elif depth and isinstance(thing, (list, tuple)):
+        yield place, len(thing)
+        for number, part in enumerate(thing):
+            yield from _walk(part, f"{place}[{number}]", depth - 1)
+    elif depth and hasattr(thing, "__dict__") and not isinstance(thing, type):
+        hidden = _HIDDEN.get(type(thing), ())
+        for name, part in vars(thing).items():
+            if name == _CIPHERTEXTS.get(type(thing)):
+                blocks = part if isinstance(part, Mapping) else dict(enumerate(part))
+                yield f"{place}.{name}", tuple((number, type(block).__name__) for number, block in blocks.items())
+            elif name not in hidden:
+                yield from _walk(part, f"{place}.{name}", depth - 1)
+    else:
+        yield place, type(thing).__name__
+
+
+def _same(one: object, other: object) -> bool:
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    return type(one) is type(other) and one == other

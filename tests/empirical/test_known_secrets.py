@@ -1,0 +1,61 @@
+"""Keys and masks that others know, or that something shown tells: planted, none is verified."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.redteam import secret_faults
+from bench.redteam.cases import CASES
+from bench.redteam.measure import judged
+from fglaudit.empirical import judge as judging
+from fglaudit.empirical.fields.examined import examined
+from fglaudit.guarantees import Word
+
+BY_NAME = {case.name: case for case in CASES}
+WHY = {
+    "KeyInOrder bfv": "beside ciphertexts is another one under other keys",
+    "KeyInFacts bfv": "what the defense states is something else when it is bound anew",
+    "KeyInBytes bfv": "beside ciphertexts is another one under other keys",
+    "KeyAtServer bfv": "a PublicContext has decryptor",
+    "OneKeyForAllRuns bfv": "the defense bound anew has the same key",
+    "HardlyFlooded ckks": "hides its key from",
+    "FewMasks masked-sums": "of the author's own making",
+    "FewSeedsLater masked-sums": "not those that this tool drew",
+    "OpenedByServer bfv": "the server opened what is said to be sealed",
+    "FewSeeds masked-sums": "not those that this tool drew",
+    "EqualMessagesOnce bfv": "equal plaintexts give equal bytes, the same message twice",
+    "ZerosOnce bfv": "messages of zeros give equal bytes",
+    "CopyInScheme ckks-models": "what lies beside ciphertexts, tells",
+    "CopyBeside bfv": "what lies beside ciphertexts, tells",
+    "PublicMasks masked-sums": "equal plaintexts give equal bytes, under other keys",
+    "MasksAgain masked-sums": "equal plaintexts give equal bytes, the same message twice",
+    "LastColumnBare masked-sums": "masks are not random",
+    "SomeNumbersBare masked-sums": "numbers are zero",
+    "FactorTells masked-sums": "what lies beside ciphertexts, tells",
+}
+
+
+@pytest.fixture(autouse=True)
+def few_replacements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replaced records have tests of their own."""
+    monkeypatch.setattr(judging, "examined", lambda *a, **k: examined(*a, **k, quick=True))
+
+
+@pytest.mark.parametrize("name", [" ".join(each) for each in secret_faults.TOLD])
+def test_what_messages_show_is_refuted(name: str) -> None:
+    result = judged(BY_NAME[name], seed=0)
+    assert result.outcome is Word.REFUTED
+    assert WHY[name] in result.detail
+
+
+@pytest.mark.parametrize("name", [" ".join(each) for each in secret_faults.KNOWN])
+def test_secrets_that_are_not_the_tools_own_are_claimed(name: str) -> None:
+    result = judged(BY_NAME[name], seed=0)
+    assert result.outcome is Word.CLAIMED
+    assert WHY[name] in result.detail
+
+
+@pytest.mark.parametrize("name", [" ".join(each) for each in secret_faults.HONEST])
+def test_honest_seals_of_others_are_verified(name: str) -> None:
+    result = judged(BY_NAME[f"honest {name}"], seed=0)
+    assert result.outcome is Word.VERIFIED, result.detail
