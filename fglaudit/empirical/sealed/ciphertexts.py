@@ -186,8 +186,9 @@ def _tools_own(session: DefenseSession, current: MaskingRound | None) -> bool:
 
 def _fresh_audit(trace: SealedTrace, defense: Defense, context: Context, seed: int, *, foreign: bool) -> Audit:
     """Return whether equal plaintexts give unequal bytes: over rounds, clients and keys."""
-    compared, first = 0, {type(before.payload): (before, after) for before, after in reversed(trace.sealings)}
-    for kind, (before, sent) in first.items():
+    compared = 0
+    for before, sent in trace.first_of_kinds():
+        kind = type(before.payload)
         known = all(is_known(value.sealed) for value in sent.payload.sealed_fields().values())
         own = isinstance(trace.session.sealed_by(), MaskingSession)
         part = before if own else before.select(torch.arange(len(before.senders)) < _FEW)
@@ -243,7 +244,7 @@ def _beside(trace: SealedTrace, other: DefenseSession | None, seed: int) -> tupl
     """Return whether what is shown beside the ciphertexts of every kind of message depends on what they hold, or on
     keys: ``other`` was bound anew."""
     found: list[Audit] = []
-    for before in {type(before.payload): before for before, _ in reversed(trace.sealings)}.values():
+    for before, _ in trace.first_of_kinds():
         own = isinstance(trace.session.sealed_by(), MaskingSession)
         part = before if own else before.select(torch.arange(len(before.senders)) < _FEW)
         late = dataclasses.replace(part, round=part.round + _FAR)

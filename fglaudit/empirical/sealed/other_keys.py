@@ -49,7 +49,7 @@ def sealed_again(session: DefenseSession, batch: MessageBatch, round: int, seed:
 def later_too(trace: SealedTrace, rounds: int, seed: int) -> SealedTrace:
     """Return ``trace`` with the first messages of every kind sealed so many ``rounds`` later as well."""
     sealings, masked = list(trace.sealings), list(trace.masked)
-    for before in {type(before.payload): before for before, _ in reversed(trace.sealings)}.values():
+    for before, _ in trace.first_of_kinds():
         later = dataclasses.replace(before, round=before.round + rounds)
         sealings.append((later, sealed_again(trace.session, later, later.round, seed)))
         sealing = trace.session.sealed_by()
@@ -63,7 +63,7 @@ def other_keys_audits(trace: SealedTrace, defense: Defense, context: Context, se
     if _stated(trace.session) != _stated(other):
         why = "what the defense states is something else when it is bound anew, so that it may tell its keys"
         return (Audit(AuditName.KEY_MATERIAL, Outcome.UNTESTED, why),)
-    for before in {type(before.payload): before for before, _ in reversed(trace.sealings)}.values():
+    for before, _ in trace.first_of_kinds():
         after = sealed_again(other, before, before.round, seed)
         ours = {blob for _, sent in trace.sealings for codec in codecs_of(sent) for blob, _ in codec.key_material()}
         if any(blob in ours for codec in codecs_of(after) for blob, _ in codec.key_material()):

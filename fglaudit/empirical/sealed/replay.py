@@ -39,6 +39,10 @@ class SealedTrace:
     masked: list[MaskingRound | None] = field(default_factory=list)
     clear: list[tuple[str, Tensor]] = field(default_factory=list)
 
+    def first_of_kinds(self) -> list[tuple[MessageBatch, MessageBatch]]:
+        """Return the first sealing of every kind of message, the last kind met before the others."""
+        return list({type(before.payload): (before, after) for before, after in reversed(self.sealings)}.values())
+
 
 class _EnoughError(Exception):
     """What follows is not replayed."""

@@ -353,11 +353,8 @@ class Observed:
         name = type(batch.payload).__name__
         if name not in self._sealed_kinds or not len(batch.senders):
             return
-        shown = [
-            field
-            for field, value in batch.payload.tensors().items()
-            if not isinstance(value, SealedTensor) and value.is_floating_point() and not value.is_meta
-        ]
+        fields = batch.payload.tensors().items()
+        shown = [n for n, v in fields if not isinstance(v, SealedTensor) and v.is_floating_point() and not v.is_meta]
         if shown:
             self._note(Field(name, "", "up"), f"it is said to be sealed, and {', '.join(shown)} left in the clear")
 
