@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
+
+# Commands and scripts that tests start use all cores, side by side with other tests: threads that wait for a core spin,
+# and take several times the time of the work itself. OpenMP reads this when torch is loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import pytest
 import torch
