@@ -100,6 +100,43 @@ class SealsAtFirst(_Sealing):
         return super().seal(batch, rng)
 
 
+_MIDDLE = 4
+"""A round that is neither among the first nor the last."""
+
+
+@fault
+class CopyInOneRound(_Sealing):
+    """Rows carry what is sealed in them in the clear, in one round."""
+
+    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
+        sealed = super().seal(batch, rng)
+        for name, value in sealed.payload.sealed_fields().items() if batch.round == _MIDDLE else ():
+            object.__setattr__(value.sealed, "cached", batch.payload.tensors()[name].clone())
+        return sealed
+
+
+@fault
+class SchemeHoldsOneRound(_Sealing):
+    """What encrypts models, which rows name, holds those of one round in the clear."""
+
+    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
+        sealed = super().seal(batch, rng)
+        for name, value in sealed.payload.sealed_fields().items():
+            kept = batch.payload.tensors()[name].clone() if batch.round == _MIDDLE else None
+            value.sealed.scheme.last = kept  # type: ignore[attr-defined]
+        return sealed
+
+
+@fault
+class BytesInOneRound(BytesByLength):
+    """Counts as many bytes of keys as the rows of one round come to."""
+
+    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
+        sealed = super().seal(batch, rng)
+        self.counted = self.counted if batch.round == _MIDDLE else None
+        return sealed
+
+
 @fault
 class SealedAgain(_Sealing):
     """Honest: what is sealed goes through a session of another author."""
@@ -108,6 +145,7 @@ class SealedAgain(_Sealing):
 BROKEN: tuple[tuple[str, str], ...] = (
     ("SealedByLength", "bfv"), ("ZeroRowsLeftOut", "bfv"), ("BytesByLength", "bfv"),
     ("SealedAtFirst", "ckks-models"), ("SealsAtFirst", "ckks-models"),
+    *((name, "ckks-models") for name in ("CopyInOneRound", "SchemeHoldsOneRound", "BytesInOneRound")),
 )  # fmt: skip
 """What is wrong, and with what."""
 HONEST: tuple[tuple[str, str], ...] = (("SealedAgain", "bfv"),)

@@ -137,7 +137,12 @@ def _examined(case: _Case, accounted: Accounted | str) -> Examined:
 def _sealing_audits(case: _Case) -> tuple[Audit, ...]:
     if not case.sealed:
         return ()
-    return ciphertext_audits(case.protocol, case.graph, case.defense, case.context, seed=case.seed, device=case.device)
+    last: dict[str, int] = {}
+    for sent in case.counted.sent:
+        last[sent.payload] = max(last.get(sent.payload, 0), sent.first_round + sent.rounds - 1)
+    return ciphertext_audits(
+        case.protocol, case.graph, case.defense, case.context, seed=case.seed, device=case.device, last=last
+    )
 
 
 def _after_replays(

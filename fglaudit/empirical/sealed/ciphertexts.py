@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 
@@ -58,8 +58,13 @@ def ciphertext_audits(
     *,
     seed: int,
     device: torch.device,
+    last: Mapping[str, int] | None = None,
 ) -> tuple[Audit, ...]:
-    """Return the audits of a defense that seals."""
+    """Return the audits of a defense that seals.
+
+    Args:
+        last: by payload the round up to which the run may have sealed it; None: nothing is known of later rounds.
+    """
     try:
         trace = sealed_replay(protocol, graph, defense, context, seed=seed, device=device)
     except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
@@ -85,7 +90,7 @@ def ciphertext_audits(
         why = f"messages could not be sealed again: {kept(error, 'sealing messages again')}"
         fresh, others = Audit(AuditName.FRESH_CIPHERTEXTS, Outcome.UNTESTED, why), ()
     known = bool(codecs or rounds)
-    beside = _beside(trace, defense.bind(context) if foreign else None, seed)
+    beside = _beside(trace, defense.bind(context) if foreign else None, seed, last or {})
     why = "what a key of this scheme looks like is not known here"
     keys = key_audit(trace.clear, codecs, rounds) if known else Audit(AuditName.KEY_MATERIAL, Outcome.UNTESTED, why)
     masks = [masks_audit(trace, rounds, foreign=foreign)] if rounds else []
@@ -240,17 +245,21 @@ def _repeats(units: Iterable[bytes]) -> bool:
     return len(set(long)) < len(long)
 
 
-def _beside(trace: SealedTrace, other: DefenseSession | None, seed: int) -> tuple[Audit, ...]:
+def _beside(trace: SealedTrace, other: DefenseSession | None, seed: int, last: Mapping[str, int]) -> tuple[Audit, ...]:
     """Return whether what is shown beside the ciphertexts of every kind of message depends on what they hold, or on
-    keys: ``other`` was bound anew."""
+    keys: ``other`` was bound anew. Encryption of another author is tried in every round up to the ``last`` one, since
+    it may differ in any of them."""
     found: list[Audit] = []
     for before, _ in trace.first_of_kinds():
         own = isinstance(trace.session.sealed_by(), MaskingSession)
         part = before if own else before.select(torch.arange(len(before.senders)) < _FEW)
-        late = dataclasses.replace(part, round=part.round + _FAR)
+        end = last.get(type(before.payload).__name__, part.round)
+        if own:  # masks of a round are used once, so that rounds next to each other cannot be tried
+            end = part.round
+        rounds = [*range(part.round, max(end, part.round) + 1), part.round + _FAR] if other else [part.round]
         try:
             found += [
-                clear_parts_audit(trace.session, each, seed, other) for each in ([part, late] if other else [part])
+                clear_parts_audit(trace.session, dataclasses.replace(part, round=each), seed, other) for each in rounds
             ]
         except Exception as error:  # a plugin's own code runs here: whatever it raises, it must not end a run
             why = f"messages with other values could not be sealed: {kept(error, 'sealing messages with other values')}"
