@@ -79,6 +79,17 @@ class KeyInBytes(_Encrypting):
 
 
 @fault
+class KeyInFunction(_Encrypting):
+    """The sealed rows carry a function that returns the key."""
+
+    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
+        secret, sealed = self.secret, super().seal(batch, rng)
+        for value in sealed.payload.sealed_fields().values():
+            object.__setattr__(value.sealed, "size_of", lambda: secret)
+        return sealed
+
+
+@fault
 class KeyAtServer(_Encrypting):
     """What the server computes with can decrypt too."""
 
@@ -355,6 +366,7 @@ TOLD: tuple[tuple[str, str], ...] = (
 """What shows itself in messages."""
 KNOWN: tuple[tuple[str, str], ...] = (
     ("KeyInOrder", "bfv"), ("KeyInFacts", "bfv"), ("KeyInBytes", "bfv"), ("KeyAtServer", "bfv"),
+    ("KeyInFunction", "bfv"),
     ("OneKeyForAllRuns", "bfv"), ("HardlyFlooded", "ckks"), ("FewMasks", "masked-sums"), ("FewSeeds", "masked-sums"),
     ("FewSeedsLater", "masked-sums"), ("OpenedByServer", "bfv"),
 )  # fmt: skip

@@ -16,6 +16,7 @@ WHY = {
     "KeyInOrder bfv": "beside ciphertexts is another one under other keys",
     "KeyInFacts bfv": "what the defense states is something else when it is bound anew",
     "KeyInBytes bfv": "beside ciphertexts is another one under other keys",
+    "KeyInFunction bfv": "beside ciphertexts is another one under other keys",
     "KeyAtServer bfv": "a PublicContext has decryptor",
     "OneKeyForAllRuns bfv": "the defense bound anew has the same key",
     "HardlyFlooded ckks": "hides its key from",

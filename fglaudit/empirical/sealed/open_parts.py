@@ -1,4 +1,4 @@
-"""What sealed rows show beside ciphertexts and masked words: ids, counts, sizes, factors, and whatever else lies there.
+"""What sealed rows show beside ciphertexts and masked words: ids, counts, sizes, factors, what functions carry, all else.
 
 The server holds the rows as they are, so all of this is its to read. What it cannot read are the words or ciphertexts;
 a codec is looked at by :mod:`fglaudit.empirical.sealed.own_parts`.
@@ -6,9 +6,12 @@ a codec is looked at by :mod:`fglaudit.empirical.sealed.own_parts`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
+from functools import partial
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,7 +26,8 @@ _HIDDEN: dict[type, tuple[str, ...]] = {
     RowScheme: ("codec",),
 }
 _CIPHERTEXTS = {Bundle: "blocks", Row: "blocks"}
-_DEPTH = 6
+_NO_SLOTS = ("__dict__", "__weakref__")
+_DEPTH = 8
 
 
 def open_parts(value: SealedTensor) -> dict[str, object]:
@@ -46,6 +50,13 @@ def _walk(thing: Any, place: str, depth: int) -> Iterator[tuple[str, object]]:
         yield place, thing.detach().cpu()
     elif isinstance(thing, (bool, int, float, str, bytes, type(None))):
         yield place, thing
+    elif isinstance(thing, (np.ndarray, np.generic, bytearray, memoryview)):
+        yield place, (type(thing).__name__, bytes(np.asarray(thing).tobytes()))
+    elif depth and (inside := _of_callable(thing)):
+        for name, part in inside.items():
+            yield from _walk(part, f"{place}.{name}", depth - 1)
+    elif depth and isinstance(thing, Set):
+        yield from _walk(sorted(thing, key=repr), place, depth - 1)
     elif depth and isinstance(thing, Mapping):
         yield place, tuple(thing)
         for key, part in thing.items():
@@ -54,9 +65,9 @@ def _walk(thing: Any, place: str, depth: int) -> Iterator[tuple[str, object]]:
         yield place, len(thing)
         for number, part in enumerate(thing):
             yield from _walk(part, f"{place}[{number}]", depth - 1)
-    elif depth and hasattr(thing, "__dict__") and not isinstance(thing, type):
+    elif depth and (held := _attributes(thing)):
         hidden = _HIDDEN.get(type(thing), ())
-        for name, part in vars(thing).items():
+        for name, part in held.items():
             if name == _CIPHERTEXTS.get(type(thing)):
                 blocks = part if isinstance(part, Mapping) else dict(enumerate(part))
                 yield f"{place}.{name}", tuple((number, type(block).__name__) for number, block in blocks.items())
@@ -64,6 +75,35 @@ def _walk(thing: Any, place: str, depth: int) -> Iterator[tuple[str, object]]:
                 yield from _walk(part, f"{place}.{name}", depth - 1)
     else:
         yield place, type(thing).__name__
+
+
+def _attributes(thing: Any) -> dict[str, Any]:
+    """Return what an object holds, in its ``__dict__`` and in the slots of its classes."""
+    if isinstance(thing, type):
+        return {}
+    slots = [name for kind in type(thing).__mro__ for name in np.atleast_1d(vars(kind).get("__slots__", ())).tolist()]
+    held = {name: getattr(thing, name) for name in slots if name not in _NO_SLOTS and hasattr(thing, name)}
+    return held | dict(getattr(thing, "__dict__", {}))
+
+
+def _of_callable(thing: Any) -> dict[str, Any]:
+    """Return what a function, a method or a partial call carries with it: a key may lie in each of them."""
+    if isinstance(thing, partial):
+        return {"func": thing.func, "args": thing.args, "keywords": thing.keywords}
+    if isinstance(thing, MethodType):
+        return {"self": thing.__self__, "function": thing.__func__}
+    if isinstance(thing, CodeType):
+        return {"bytes": thing.co_code, "constants": thing.co_consts}
+    if not isinstance(thing, FunctionType):
+        return {}
+    cells = []
+    for cell in thing.__closure__ or ():
+        try:
+            cells.append(cell.cell_contents)
+        except ValueError:  # not filled yet
+            cells.append(None)
+    defaults = thing.__defaults__, thing.__kwdefaults__
+    return {"code": thing.__code__, "cells": cells, "defaults": defaults, "attributes": vars(thing)}
 
 
 def _same(one: object, other: object) -> bool:
