@@ -219,8 +219,11 @@ def _reported(
     if isinstance(report.target, Field) and report.target.since > sent.first_round:
         return f"{name} is sent from round {sent.first_round} on, and reports of it are random later"
     keep, classes = float(report.parameter("keep")), int(report.parameter("classes"))
-    if not (0 < keep < 1 and classes > 1 and sent.numbers == classes):
-        return f"a k-ary response on {name} is one of {classes} classes, kept with a chance below 1; got {keep:g}"
+    if not 0 < keep < 1:
+        return f"a k-ary response on {name} keeps the true class with a chance between 0 and 1; got {keep:g}"
+    if classes < 2 or sent.numbers != classes:
+        stated = f"a k-ary response on {name} says one of {classes} classes"
+        return f"{stated}, and a message has {sent.numbers} numbers: state as many classes"
     times = max(1, release.times, sent.repeats)
     event = response_event(keep, classes)
     return Way(Noised(name, release.by_server, report.kind, keep, 1.0, times), compose(event, times))

@@ -213,6 +213,15 @@ def test_reports_that_lie_more_often_than_not_have_no_negative_epsilon() -> None
         Reports(7, of="label", keep=0.05)
 
 
+def test_a_response_of_more_classes_than_are_sent_is_told_so() -> None:
+    """More classes have a smaller epsilon; the reason named the chance, which was right."""
+    run = recorded("private-reports", {}, "clients", {"name": "k-ary-response"})
+    found = accounted(run, facts=_with(run.session.facts(), "classes", 6))
+    assert isinstance(found, str) and "says one of 6 classes, and a message has 3 numbers" in found, found
+    found = accounted(run, facts=_with(run.session.facts(), "keep", 1.0))
+    assert isinstance(found, str) and "a chance between 0 and 1; got 1" in found, found
+
+
 def test_words_of_the_guarantee_decide() -> None:
     run = recorded(*SUMS)
     promise, honest = run.session.guarantee(), accounted(run)

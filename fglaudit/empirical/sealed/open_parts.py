@@ -1,4 +1,4 @@
-"""What sealed rows show beside ciphertexts and masked words: ids, counts, sizes, factors, what functions carry, all else.
+"""What sealed rows show beside ciphertexts and masked words: ids, counts, sizes, factors, functions, all else.
 
 The server holds the rows as they are, so all of this is its to read. What it cannot read are the words or ciphertexts;
 a codec is looked at by :mod:`fglaudit.empirical.sealed.own_parts`.
