@@ -253,10 +253,11 @@ def _beside(trace: SealedTrace, other: DefenseSession | None, seed: int, last: M
     for before, _ in trace.first_of_kinds():
         own = isinstance(trace.session.sealed_by(), MaskingSession)
         part = before if own else before.select(torch.arange(len(before.senders)) < _FEW)
-        end = last.get(type(before.payload).__name__, part.round)
-        if own:  # masks of a round are used once, so that rounds next to each other cannot be tried
-            end = part.round
-        rounds = [*range(part.round, max(end, part.round) + 1), part.round + _FAR] if other else [part.round]
+        rounds = [part.round]
+        if other is not None:
+            # masks of a round are used once, so that rounds next to each other cannot be tried
+            end = part.round if own else last.get(type(before.payload).__name__, part.round)
+            rounds += [*range(part.round + 1, end + 1), part.round + _FAR]
         try:
             found += [
                 clear_parts_audit(trace.session, dataclasses.replace(part, round=each), seed, other) for each in rounds

@@ -19,6 +19,7 @@ from fglaudit.he.packed_rows import Bundle, PackedRows
 from fglaudit.he.weighted_rows import Row, RowScheme, WeightedRows
 from fglaudit.sealing import SealedTensor
 from fglaudit.secagg.rows import MaskedRows
+from fglaudit.wire.observing.isolation import filled
 
 _HIDDEN: dict[type, tuple[str, ...]] = {
     MaskedRows: ("words", "aggregation"),  # the second counts aggregations, also those of audits
@@ -96,12 +97,7 @@ def _of_callable(thing: Any) -> dict[str, Any]:
         return {"bytes": thing.co_code, "constants": thing.co_consts}
     if not isinstance(thing, FunctionType):
         return {}
-    cells = []
-    for cell in thing.__closure__ or ():
-        try:
-            cells.append(cell.cell_contents)
-        except ValueError:  # not filled yet
-            cells.append(None)
+    cells = [cell.cell_contents for cell in thing.__closure__ or () if filled(cell)]
     defaults = thing.__defaults__, thing.__kwdefaults__
     return {"code": thing.__code__, "cells": cells, "defaults": defaults, "attributes": vars(thing)}
 

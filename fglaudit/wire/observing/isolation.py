@@ -96,7 +96,7 @@ def _print(held: Any, seen: dict[int, int], depth: int) -> object:
     if kind is FunctionType:
         if known_code(held, kind):
             return id(held)
-        cells = [cell.cell_contents for cell in held.__closure__ if _filled(cell)] if held.__closure__ else ()
+        cells = [cell.cell_contents for cell in held.__closure__ if filled(cell)] if held.__closure__ else ()
         own = [part for part in (held.__defaults__, held.__kwdefaults__, held.__dict__) if part]
         return [id(held), *(_print(part, seen, depth + 1) for part in (*cells, *own))]
     if isinstance(held, torch.Tensor):
@@ -153,7 +153,8 @@ def _state(held: Any) -> tuple[object, ...]:
         return ()
 
 
-def _filled(cell: Any) -> bool:
+def filled(cell: Any) -> bool:
+    """Whether a cell of a closure holds a value yet."""
     try:
         _ = cell.cell_contents
     except ValueError:
