@@ -120,16 +120,34 @@ class Result(NamedTuple):
 
 def cells() -> Iterator[Cell]:
     """Yield everything that is simulated."""
+    yield from _rate_cells()
+    yield from _advantage_cells()
+    yield from _score_cells()
+    yield from _flag_cells()
+
+
+def _rate_cells() -> Iterator[Cell]:
+    """Yield rates over clusters, also of clusters more alike than is assumed, and over trainings."""
     for clusters, sizes, shape in product((5, 6, 10, 20, 40), SIZES, ("beta", "mixture")):
         for correlation, rate in product((0.0, 0.1, 0.3, 0.5), (0.01, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9)):
             if correlation or shape == "beta":
                 yield Cell("rate", clusters, sizes, correlation, rate, shape)
     for clusters, sizes, correlation, rate in product((5, 10), SIZES, (0.8, 1.0), (0.01, 0.1, 0.3, 0.5, 0.9)):
         yield Cell("beyond", clusters, sizes, correlation, rate, "mixture")
+    for trainings, correlation, rate in product((3, 5, 20), (0.0, 0.1, 0.5), (0.05, 0.3)):
+        yield Cell("trainings", trainings, "equal", correlation, rate, "beta")
+
+
+def _advantage_cells() -> Iterator[Cell]:
+    """Yield rates beside a control."""
     for clusters, sizes, tie in product((5, 20), SIZES, TIES):
         for value, control in PAIRED_RATES:
             if tie != "copy" or value <= control + 0.2 * (1 - control):
                 yield Cell("advantage", clusters, sizes, 0.5, value, tie, control)
+
+
+def _score_cells() -> Iterator[Cell]:
+    """Yield means of scores, also where many clusters are idle, and areas under a curve."""
     for clusters, sizes, correlation in product((5, 40), SIZES, (0.0, 0.3, 0.5)):
         for mean, kind in product((0.1, 0.5, 0.9), ("none", "independent", "shared")):
             yield Cell("score", clusters, sizes, correlation, mean, kind)
@@ -138,8 +156,10 @@ def cells() -> Iterator[Cell]:
     for clusters, sizes, correlation, shift in product((10, 40), SIZES, (0.0, 0.2), (0.0, 0.5)):
         for positives, negatives in SIDES:
             yield Cell("auc", clusters, sizes, correlation, shift, f"{positives}/{negatives}")
-    for trainings, correlation, rate in product((3, 5, 20), (0.0, 0.1, 0.5), (0.05, 0.3)):
-        yield Cell("trainings", trainings, "equal", correlation, rate, "beta")
+
+
+def _flag_cells() -> Iterator[Cell]:
+    """Yield seven attacks beside one control: none is better than it, or one."""
     for part, clusters, sizes, correlation in product(("null", "leak"), (5, 20), SIZES, (0.0, 0.5)):
         if part == "null" or sizes == "equal":
             better = 0.0 if part == "null" else 0.2

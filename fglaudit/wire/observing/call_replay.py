@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from fglaudit.facts import Additive, Clipped, Field, Memoised, Rounded, Target
-from fglaudit.facts.residuals import Spending, strange_noise, unchanged
+from fglaudit.facts.residuals import Shape, Spending, strange_noise, unchanged
 from fglaudit.interfaces import DefenseSession
 from fglaudit.payloads import is_repeated
 from fglaudit.rng import copied, drew_one_word, split, unforeseen
@@ -261,13 +261,8 @@ class CallReplay:
         self._drawn.add(about.target)
         if live.numel() == 0:
             return None
-        continuous = any(isinstance(f, Additive) for f in about.facts) and live.numel() >= MANY
-        if continuous and not again and torch.equal(live, another):
-            return "what is stated to be drawn does not come from the run's generator: another one gives the same"
-        if about.expects is not None and not again:
-            one, two = (value.reshape(len(value), -1).double() for value in (live, another))
-            if (wrong := answers_alike(about.facts, about.expects(given), one, two, self.spending)) is not None:
-                return wrong
+        if not again and (wrong := self._same_answers(about, given, live, another)) is not None:
+            return wrong
         if not any(isinstance(f, Additive) for f in about.facts) or unlike(about.facts):
             return None
         parts = [about.noise(before, after) for before, after in ((given, live), (given, another), (other, alike))]
@@ -281,12 +276,7 @@ class CallReplay:
             )
         if again:
             return None
-        if unchanged(noise - second, slack + loose, shape, self.spending) is not None:
-            return "noise that does not come from the run's generator: another one gives the same"
-        related = (noise.sign() * second.sign()).sum().abs()
-        if float(related) > math.sqrt(2 * noise.numel() * (self.spending.next() + math.log(2))):
-            return "noise that does not come from the run's generator alone: another one gives similar noise"
-        if (wrong := bare_sum(noise, second, shape, self.spending)) is not None:
+        if (wrong := self._same_noise(noise, second, slack + loose, shape)) is not None:
             return wrong
         stepped = any(isinstance(f, Rounded) for f in about.facts)
         if not stepped and (wrong := bits_alike(live, another, shape.scale, self.spending)) is not None:
@@ -304,6 +294,25 @@ class CallReplay:
             return wrong
         drawn = torch.stack([noise, *(part[0] for part in draws)])
         return strange_draws(drawn, slacks, shape, self.spending)
+
+    def _same_answers(self, about: Stated, given: Tensor, live: Tensor, another: Tensor) -> str | None:
+        """Return why another generator gives the same values, noise aside, where what is drawn should change them."""
+        continuous = any(isinstance(f, Additive) for f in about.facts) and live.numel() >= MANY
+        if continuous and torch.equal(live, another):
+            return "what is stated to be drawn does not come from the run's generator: another one gives the same"
+        if about.expects is None:
+            return None
+        one, two = (value.reshape(len(value), -1).double() for value in (live, another))
+        return answers_alike(about.facts, about.expects(given), one, two, self.spending)
+
+    def _same_noise(self, noise: Tensor, second: Tensor, slack: Tensor, shape: Shape) -> str | None:
+        """Return why the noise of another generator is the same, or like it, or a bare sum with it."""
+        if unchanged(noise - second, slack, shape, self.spending) is not None:
+            return "noise that does not come from the run's generator: another one gives the same"
+        related = (noise.sign() * second.sign()).sum().abs()
+        if float(related) > math.sqrt(2 * noise.numel() * (self.spending.next() + math.log(2))):
+            return "noise that does not come from the run's generator alone: another one gives similar noise"
+        return bare_sum(noise, second, shape, self.spending)
 
     def _looks_again(self, rng: torch.Generator) -> bool:
         """Whether this call is one of those whose draws are redrawn, however often a hook was called before: the n-th

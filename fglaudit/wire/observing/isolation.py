@@ -93,39 +93,49 @@ def _print(held: Any, seen: dict[int, int], depth: int) -> object:
     seen[id(held)] = depth
     if kind is type or kind is ModuleType:
         return id(held)
+    deeper = depth + 1
     if kind is FunctionType:
-        if known_code(held, kind):
-            return id(held)
-        cells = [cell.cell_contents for cell in held.__closure__ if filled(cell)] if held.__closure__ else ()
-        own = [part for part in (held.__defaults__, held.__kwdefaults__, held.__dict__) if part]
-        return [id(held), *(_print(part, seen, depth + 1) for part in (*cells, *own))]
+        return _print_function(held, seen, deeper)
     if isinstance(held, torch.Tensor):
         return id(held), held._version, _sum(held)
     if isinstance(held, torch.Generator):
         return held.get_state().numpy().tobytes()
-    if type(held) is dict or isinstance(held, Mapping):  # asking an abstract class takes longer
+    if kind is dict or isinstance(held, Mapping):  # asking an abstract class takes longer
         parts = [(k, v) for k, v in list(held.items()) if not (isinstance(k, str) and k in _INTERPRETERS)]
-        deeper = depth + 1
         return [(k if type(k) is str else _print(k, seen, deeper), _print(v, seen, deeper)) for k, v in parts]
     if isinstance(held, list | tuple | bytearray):
-        return [_print(part, seen, depth + 1) for part in list(held)]
+        return [_print(part, seen, deeper) for part in list(held)]
     if isinstance(held, Set):
-        return id(held), sorted(repr(_print(part, seen, depth + 1)) for part in list(held))
+        return id(held), sorted(repr(_print(part, seen, deeper)) for part in list(held))
+    return _print_object(held, seen, deeper)
+
+
+def _print_function(held: FunctionType, seen: dict[int, int], depth: int) -> object:
+    """Return what a function is, and what it holds: cells of its closure, defaults, attributes."""
+    if known_code(held, FunctionType):
+        return id(held)
+    cells = [cell.cell_contents for cell in held.__closure__ if filled(cell)] if held.__closure__ else ()
+    own = [part for part in (held.__defaults__, held.__kwdefaults__, held.__dict__) if part]
+    return [id(held), *(_print(part, seen, depth) for part in (*cells, *own))]
+
+
+def _print_object(held: Any, seen: dict[int, int], depth: int) -> object:
+    """Return what an object is, and what it holds wherever it keeps it."""
     if isinstance(held, staticmethod | classmethod):
-        return _print(held.__func__, seen, depth + 1)
+        return _print(held.__func__, seen, depth)
     if isinstance(held, property):
-        return [_print(part, seen, depth + 1) for part in (held.fget, held.fset)]
+        return [_print(part, seen, depth) for part in (held.fget, held.fset)]
     if isinstance(held, type | ModuleType):
         return id(held)
     within: Any = getattr(held, "__dict__", None)
     if type(held).__module__ == "_thread":  # whose classes have no name there
-        return id(held), repr(held), _print(within, seen, depth + 1)
+        return id(held), repr(held), _print(within, seen, depth)
     if not known_class(type(held)):
-        return id(held), _print(within, seen, depth + 1)
+        return id(held), _print(within, seen, depth)
     if isinstance(held, Logger):  # which keeps what it was asked for, of the whole process
         return id(held), held.level, held.disabled, len(held.handlers), len(within or ())
     others = (within, *_state(held), *gc.get_referents(held))
-    return id(held), [_print(part, seen, depth + 1) for part in others if part is not held]
+    return id(held), [_print(part, seen, depth) for part in others if part is not held]
 
 
 def _sum(held: torch.Tensor) -> int | None:

@@ -137,39 +137,52 @@ def _strange_draws(called: Called, rng: torch.Generator) -> str | None:
     unseen = called(None)
     if unseen is None or unseen.shape != base.shape or bool(((unseen - base).abs() > 1).any()):
         return WATCHED
+    bits = _bits(called, plain)
+    complete, why = _of_fewer(plain, changed, bits, base.numel(), rng)
+    return why if why or complete else _of_few_seeds(called, plain, changed, bits)
+
+
+def _bits(called: Called, plain: Redrawn) -> Tensor:
+    """Return how many random bits each drawn number has [M]: none where another generator of the run gives the same."""
     called(another := Redrawn(), another=True)
     plain.drawn = [
         (start, end, 0.0 if math.isnan(bits) and same else bits)
         for (start, end, bits), same in zip(plain.drawn, plain.as_in(another), strict=True)
     ]
-    bits = torch.cat([torch.full((end - start,), bits) for start, end, bits in plain.drawn])
+    return torch.cat([torch.full((end - start,), bits) for start, end, bits in plain.drawn])
 
-    owned, owners = torch.zeros(base.numel(), dtype=torch.bool), torch.zeros(plain.count, dtype=torch.bool)
+
+def _of_fewer(plain: Redrawn, changed: Changed, bits: Tensor, numbers: int, rng: torch.Generator) -> tuple[bool, str]:
+    """Return whether each of the ``numbers`` of noise has a real random number of its own, and why they have not."""
+    owned, owners = torch.zeros(numbers, dtype=torch.bool), torch.zeros(plain.count, dtype=torch.bool)
     for look in range(LOOKS):
         if not bool(owned.all()):
-            give(plain, alone(plain, changed, base.numel(), look), owned, owners)
+            give(plain, alone(plain, changed, numbers, look), owned, owners)
     complete = bool(owned.all()) and bool((bits[owners] == math.inf).all())
     if not complete:
         with_owners, with_others = _with(changed, owners), _with(changed, ~owners & ~bits.isfinite())
         if int((with_owners & ~with_others).sum()) > int(owners.sum()):
-            return _WHY
+            return complete, _WHY
     free = ~bits.isfinite()
     simple = complete and sum(not math.isfinite(each) for _, _, each in plain.drawn) == 1
     if not simple and bool(free.any()) and partly_shared(changed, free, split(copied(rng), "shared")):
-        return _PARTLY
-    if complete:
-        return ""
-    expanded = ~changed(bits == math.inf)
+        return complete, _PARTLY
+    return complete, ""
+
+
+def _of_few_seeds(called: Called, plain: Redrawn, changed: Changed, bits: Tensor) -> str | None:
+    """Return why noise that is expanded from seeds can be guessed, or is not seen through; None: too many seeds."""
+    expanded = ~changed(bits == math.inf, 0)
     if int(expanded.sum()) < MANY:
         return ""
     if (short := _short(called, plain)) and len(short) <= _MOST_SEEDS:
-        seeded = torch.stack([changed(drawn)[expanded] for drawn in short]).sum(0)
+        seeded = torch.stack([changed(drawn, 0)[expanded] for drawn in short]).sum(0)
         if int(((seeded > 0) & (seeded * SEED_BITS < _SECRET)).sum()) >= MANY:
             return _FEW_SEEDS.format(SEED_BITS)
     seeds = (bits.isfinite() & (bits > 0)).nonzero()[:, 0]
     if len(seeds) > _MOST_SEEDS:
         return None
-    touched = [changed(torch.arange(plain.count) == seed)[expanded] for seed in seeds]
+    touched = [changed(torch.arange(plain.count) == seed, 0)[expanded] for seed in seeds]
     secret = _fewest_bits(torch.stack(touched), bits[seeds]) if touched else math.inf
     if secret < _SECRET:
         return _FEW_SEEDS.format(secret)
