@@ -1,4 +1,4 @@
-"""What to change where replays cannot tell noise that is right from noise too small: the reason of an untested curve."""
+"""What to set where replays cannot tell noise that is right from noise too small: the reason of an untested curve."""
 
 from __future__ import annotations
 
