@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
@@ -23,3 +24,25 @@ def tell(doing: str) -> None:
     """Say what begins now, e.g. ``attack subset-sum by client:each``."""
     if (listener := _listener.get()) is not None:
         listener(doing)
+
+
+class Throttled:
+    """Passes on what is done, with ``before`` in front, once every few seconds: most attacks take less."""
+
+    def __init__(self, listener: Callable[[str], None] | None, before: str = "") -> None:
+        self.listener, self.before = listener, before
+        self._said = time.monotonic()
+
+    def __call__(self, doing: str) -> None:
+        now = time.monotonic()
+        if self.listener is not None and now - self._said >= SECONDS:
+            self._said = now
+            self.listener(f"{self.before}{doing}")
+
+    def rounds(self, done: int, rounds: int) -> None:
+        """Say that ``done`` of ``rounds`` are trained."""
+        self(f"training (round {done} of {rounds})")
+
+
+SECONDS = 2.0
+"""Between two texts of :class:`Throttled`."""

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
+import torch
 from execution_runs import suite
 
+import fglaudit
+from fglaudit import doing
 from fglaudit.doing import tell
+from fglaudit.errors import FglauditError
 from fglaudit.execution.engines.worker import Failure, Progress, Task, compute, phase
 from fglaudit.execution.run_cell import run_cell
 
@@ -37,3 +43,36 @@ def test_what_runs_out_of_memory_is_named_by_its_attack(monkeypatch: pytest.Monk
 
 def test_nobody_needs_to_listen() -> None:
     tell("attack row-space by server")
+
+
+def test_an_audit_from_python_says_what_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doing, "SECONDS", 0.0)
+    graph = {
+        "x": torch.eye(24),
+        "y": torch.arange(24) % 2,
+        "edge_index": torch.stack([torch.arange(23), torch.arange(1, 24)]),
+    }
+    heard: list[str] = []
+    fglaudit.audit(
+        graph,
+        protocol={"name": "fedgcn", "rounds": 2},
+        clients=3,
+        attacks=["row-space"],
+        seeds=[4],
+        progress=heard.append,
+    )
+    assert heard[0].startswith("seed 4, 1 of 1: training (round ")
+    assert "seed 4, 1 of 1: attack row-space by client:each" in heard
+    with pytest.raises(FglauditError, match="progress=print"):
+        fglaudit.audit(graph, progress=True)  # type: ignore[arg-type]
+
+
+def test_few_texts_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[str] = []
+    told, now = doing.Throttled(heard.append), time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    told("too soon")
+    now += doing.SECONDS + 1
+    told("now")
+    told("too soon again")
+    assert heard == ["now"]
