@@ -128,12 +128,19 @@ def _described(suite: Suite, number: int, graph: Graph) -> _Described:
         lines.append(Line(f"  {arguments(partition)}: {counted(len(sizes), 'client')} of {_from_to(sizes)}"))
         lines += (Line(f"  note: {text}") for text in told(split, suite.protocols))
         first = (number * len(suite.partitions) + i) * together
+        idle: dict[str, list[str]] = {}
         for place in range(first, first + together, seeds):
             if why := _unserved(cells[place], split):
                 places |= dict.fromkeys(range(place, place + seeds), why)
-                label = cell_label(cells[place]).rpartition(" seed ")[0]
-                lines.append(Line(f"  not applicable: {label}: {why}"))
+                idle.setdefault(why, []).append(cell_label(cells[place]).rpartition(" seed ")[0])
+        lines += (Line(f"  not applicable: {_and_more(labels)}: {why}") for why, labels in idle.items())
     return _Described(number, lines, places)
+
+
+def _and_more(labels: Sequence[str]) -> str:
+    """Return the first of ``labels``, and how many more there are: each cell stands in the plan above."""
+    more = len(labels) - 1
+    return f"{labels[0]} and {counted(more, 'setting')} more" if more else labels[0]
 
 
 def _unserved(cell: Cell, split: FederatedGraph) -> str | None:

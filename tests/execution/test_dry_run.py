@@ -143,6 +143,9 @@ def test_cells_that_do_not_apply_are_no_cells_to_do(
         (why,) = [line for line in out.splitlines() if "not applicable: " in line]
         assert "fedgcn states the sensitivity of NeighborSums per node, not per edge" in why
     assert "2 of 2 cells: " in out
+    sweep = both.replace("epsilon: 8", "epsilon: {sweep: [1, 2, 4]}")
+    (why,) = [line for line in call(sweep, capsys, "--quick")[1].splitlines() if "not applicable: " in line]
+    assert "gaussian(epsilon=1;clip=1;unit=edge) and 2 settings more: fedgcn states" in why, "one reason, one line"
 
 
 @pytest.mark.parametrize("options", [(), ("--quick",)])
