@@ -18,7 +18,11 @@ def _settings(*names: str) -> list[Any]:
 
 
 def _names(*names: str, alike: Any = lambda _: None) -> list[str]:
-    return [each.name for each in named(_settings(*names), lambda s: s.name, alike)]
+    return [each.name for each in named(_settings(*names), _name, alike)]
+
+
+def _name(setting: Any) -> str:
+    return str(setting.name)
 
 
 SWEEP = ("fedgcn, gaussian epsilon=16", "fedgcn, gaussian epsilon=2", "fedgcn, gaussian epsilon=0.5")
@@ -44,5 +48,5 @@ def test_settings_of_which_other_things_are_said_stand_apart() -> None:
 
 
 def test_accuracies_of_a_sweep_are_a_range() -> None:
-    (sweep,) = named(_settings(*SWEEP), lambda s: s.name)
+    (sweep,) = named(_settings(*SWEEP), _name)
     assert sweep.accuracy() == "20.0\N{NARROW NO-BREAK SPACE}% to 22.0\N{NARROW NO-BREAK SPACE}%"
