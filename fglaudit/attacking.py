@@ -16,6 +16,7 @@ from fglaudit.adversary.running.attack_stream import attack_stream
 from fglaudit.adversary.running.contained import contained
 from fglaudit.adversary.running.guarded_view import changed, own_view
 from fglaudit.adversary.running.once_per_view import forget
+from fglaudit.doing import tell
 from fglaudit.errors import FglauditError
 from fglaudit.facts import Additive, Fact, Field, Randomised, kind_of
 from fglaudit.finding import LEARNED, OTHERS, Cause, Finding, Reason, Status, adapted_column
@@ -99,6 +100,8 @@ def _attempt(
         why = why or (nothing_to_ask(*asked) if last else None)
         if why is not None:
             return replace(output, blank=blank.ended(Status.NOT_APPLICABLE, why))
+        name = f"attack {blank.attack} by {blank.observer}"
+        tell(name)
         start = time.perf_counter()
         read: set[tuple[str, str]] = set()
         streams = [attack_stream(attack, view, "attack") for view in views]
@@ -109,6 +112,7 @@ def _attempt(
         _refuse_changed(attack, views, given)
         if blind is None:
             return replace(output, blank=replace(blank, seconds_attack=seconds), results=results, on_noise=None)
+        tell(f"{name}: its self-test on a planted leak")
         tested = _widest(views)
         rng = attack_stream(attack, views[tested], "self-test")
         flaw = planted_flaw(attack, given[tested], rng, device)

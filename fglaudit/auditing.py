@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from numbers import Integral
 from pathlib import Path
@@ -16,6 +16,7 @@ from fglaudit import registry
 from fglaudit.conformance.of_runs import checked
 from fglaudit.datasets.from_memory import clients_of, content_digest, graph_from
 from fglaudit.datasets.spec import DatasetSpec, Split
+from fglaudit.doing import Throttled, heard_by
 from fglaudit.errors import FglauditError, printable, shown
 from fglaudit.execution.run_cell import attacked
 from fglaudit.execution.saved import store_plan, store_record
@@ -133,6 +134,7 @@ def audit(
     device: str = "auto",
     name: str = "graph",
     empirical: bool = True,
+    progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Train ``protocol`` under ``defense`` on a graph, attack what each observer sees, and score it.
 
@@ -157,6 +159,7 @@ def audit(
         device: "auto", "cpu" or "cuda".
         name: of the graph, for reports; that of a named data set stays.
         empirical: whether replays audit what the defense promises; without them a guarantee is claimed at most.
+        progress: told every few seconds what is being done, e.g. ``print``.
 
     Raises:
         FglauditError: a name, a value or the graph breaks a rule, or the defense does not serve the protocol.
@@ -165,6 +168,8 @@ def audit(
     check_torch_settings()
     _check_lists(seeds, observers, attacks)
     _check_types(clients, partition, split, device=device, name=name, empirical=empirical)
+    if progress is not None and not callable(progress):
+        raise FglauditError(f"progress is called with a text; got {shown(progress)}; give e.g. progress=print")
     spec, whole, notes = _dataset(graph, name, split)
     spec, whole, chosen = _split_over(spec, whole, clients, partition)
     watching = _observers(observers, chosen)
@@ -185,8 +190,10 @@ def audit(
     cells = [dataclasses.replace(first, seed=int(seed)) for seed in seeds]
     done: list[CellRecord] = []
     try:
-        for cell in cells:
-            done.append(_audited(cell, whole, notes, spec.name, where))
+        for number, cell in enumerate(cells):
+            told = Throttled(progress, f"seed {cell.seed}, {number + 1} of {len(cells)}: ")
+            with heard_by(told):
+                done.append(_audited(cell, whole, notes, spec.name, where, told))
     except KeyboardInterrupt as error:
         raise (AuditInterrupted(Report(tuple(done), whole.name), len(cells)) if done else error) from None
     return Report(tuple(done), whole.name)
@@ -266,9 +273,11 @@ def _attacks_on(protocol: FederatedProtocol, attacks: str | Sequence[Named | Att
     return fitting(protocol, listed) if every else tuple(listed)
 
 
-def _audited(cell: Cell, whole: Graph, notes: tuple[str, ...], suite: str, device: torch.device) -> CellRecord:
+def _audited(
+    cell: Cell, whole: Graph, notes: tuple[str, ...], suite: str, device: torch.device, told: Throttled
+) -> CellRecord:
     try:
-        recording, truth = record(cell, device=device, whole=whole, notes=notes)
+        recording, truth = record(cell, device=device, whole=whole, notes=notes, progress=told.rounds)
     except NotApplicableError as error:
         defense, protocol = type(cell.defense).name, type(cell.protocol).name
         raise FglauditError(f"{defense} does not serve {protocol}: {error}; choose another of the two") from error

@@ -201,6 +201,11 @@ class Context:
         names = sorted({release.payload.__name__ for release in self.releases} - set(covered))
         return f"; {', '.join(names)} in the clear, so nothing bounds the whole" if names else ""
 
+    def sent_words(self) -> str:
+        """Return what is sent instead, to end a reason why a defense has nothing to change."""
+        names = list(dict.fromkeys(release.payload.__name__ for release in self.releases))
+        return f"; the key on can name: {', '.join(names)}" if names else ""
+
     def unsealable(self, payload: type[Payload]) -> str | None:
         """Return why ``payload`` cannot be hidden from the server, or None if it can."""
         if payload in self.aggregates:

@@ -205,21 +205,33 @@ def build(kind: str, name: str, arguments: Mapping[str, Any], where: str = "") -
     return construct(cls, f"{kind} {name!r}", arguments, where)
 
 
+def _called(also: Mapping[str, str], field: str) -> list[str]:
+    """Return the other words for ``field``."""
+    return [word for word, meant in also.items() if meant == field]
+
+
 def construct(cls: type[Any], what: str, arguments: Mapping[str, Any], where: str = "") -> Any:
     """Return ``cls(**arguments)`` after checking the keys and coercing the values to the fields' types.
 
+    A class may have ``also``: other words for its fields, such as those that other classes use for the same.
     Whole numbers become floats where a float is wanted and lists become tuples; text is never silently taken for a
     flag.
     """
     prefix = f"{where}: " if where else ""
     known = {f.name: f for f in fields(cls) if f.init}
+    also: Mapping[str, str] = getattr(cls, "also", {})
     values: dict[str, Any] = {}
     try:
         hints = hints_of(cls, what)
         for key, value in arguments.items():
-            if key not in known:
+            field = also.get(key, key)
+            if field not in known:
                 raise unknown(f"field of {what}", str(key), known)
-            values[key] = _built(value, hints[key], f"{what}: field {key!r}")
+            if field in values:
+                raise FglauditError(
+                    f"{what}: {field} is also called {', '.join(_called(also, field))}; got both; give one"
+                )
+            values[field] = _built(value, hints[field], f"{what}: field {key!r}")
     except FglauditError as error:
         raise FglauditError(f"{prefix}{error}") from error
     required = [

@@ -11,9 +11,10 @@ from fglaudit.empirical.fields.states import NOT_SENT, PROTOCOL, sees
 from fglaudit.finding import Finding, Status
 from fglaudit.guarantees import FieldState, Protection, Word
 from fglaudit.reports.labels import Labels
-from fglaudit.reports.numbers import few, plural, seeds_words
+from fglaudit.reports.numbers import few, listed, plural, seeds_words
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting
+from fglaudit.reports.sweeps import named
 from fglaudit.reports.wording.assurance import assurance
 from fglaudit.reports.wording.observers import observer_label
 
@@ -166,14 +167,16 @@ def _known() -> frozenset[str]:
 
 
 def _unexamined(settings: Sequence[Setting], labels: Labels) -> list[str]:
-    where: dict[tuple[_Reach, tuple[str, ...], bool], list[str]] = {}
+    where: dict[tuple[_Reach, tuple[str, ...]], list[Setting]] = {}
     for setting in settings:
         for reach, names in _by_reach(setting).items():
-            where.setdefault((reach, tuple(names), not setting.undefended), []).append(labels.told(setting))
+            where.setdefault((reach, tuple(names)), []).append(setting)
     lines = []
-    for (reach, fields, defended), places in where.items():
-        told = " and ".join(map(_who, reach.observers))
-        allows = " that allows for the defense" if defended else ""
+    for (reach, fields), found in where.items():
+        told = listed(map(_who, reach.observers))
+        bare = sum(setting.undefended for setting in found)
+        allows = "" if bare == len(found) else f" that allows for the defense{', if there is one,' * bool(bare)}"
+        places = [each.name for each in named(found, labels.told)]
         covers = "it" if len(fields) == 1 else "them"
         if reach.others:  # what another author's attack allows for is its own word; what it shows is shown
             one = len(reach.others) == 1
@@ -207,9 +210,9 @@ def _by_reach(setting: Setting) -> dict[_Reach, list[str]]:
     order = list(dict.fromkeys(leak.observer[0] for leak in setting.leaks))
     found: dict[_Reach, list[str]] = {}
     for name, observers in fields.items():
-        listed = sorted(observers, key=lambda each: order.index(each) if each in order else len(order))
-        for others in dict.fromkeys(tuple(observers[each]) for each in listed):
-            alike = tuple(each for each in listed if tuple(observers[each]) == others)
+        towards = sorted(observers, key=lambda each: order.index(each) if each in order else len(order))
+        for others in dict.fromkeys(tuple(observers[each]) for each in towards):
+            alike = tuple(each for each in towards if tuple(observers[each]) == others)
             found.setdefault(_Reach(alike, others), []).append(name)  # reached in another order they are the same
     return found
 

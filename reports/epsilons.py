@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fglaudit.guarantees import MeasuredCurve, Verdict, Word
+from fglaudit.guarantees import MeasuredCurve, Verdict, Word, empty
 from fglaudit.reports.alarms import refuted
 from fglaudit.reports.answers import applies
 from fglaudit.reports.labels import Labels
+from fglaudit.reports.numbers import MISSING, epsilon, few
 from fglaudit.reports.summary import Setting
+from fglaudit.reports.sweeps import named
 from fglaudit.reports.wording.assurance import assurance
 
 NOT_JUDGED = "not judged"
@@ -17,6 +19,7 @@ NOT_COVERED = (
     "Not covered unless it says so: labels, edges and degrees, which nodes exist, and which client holds them."
 )
 _GRAVEST = (Word.REFUTED, Word.CLAIMED, Word.NONE, Word.VERIFIED)
+_ORDER = [*(word.value for word in _GRAVEST), NOT_JUDGED]
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,38 @@ def epsilon_rows(settings: Sequence[Setting], labels: Labels) -> list[Epsilons]:
             )
         )
     return rows
+
+
+def accounted_words(setting: Setting) -> str:
+    """Return the accounted epsilon and whether it may be believed, e.g. ``8 (verified)``: a number alone reads as if
+    it were."""
+    text = epsilon(setting.largest("epsilon_accounted"))
+    return text if text == MISSING else f"{text} ({guarantee_word(setting)})"
+
+
+def epsilon_notes(settings: Sequence[Setting], labels: Labels) -> list[str]:
+    """Return a sentence per word, the gravest first, that names the settings with such an epsilon."""
+    said: dict[str, list[Setting]] = {}
+    for setting in sorted(settings, key=lambda s: _ORDER.index(guarantee_word(s))):
+        if applies(setting) and _promises(setting):
+            said.setdefault(_believed(setting), []).append(setting)
+    return [
+        f"epsilon {words}: {few([each.name for each in named(mine, labels.setting)], 6, '; ')}"
+        for words, mine in said.items()
+    ]
+
+
+def _believed(setting: Setting) -> str:
+    """Return whether an epsilon may be believed, and whether that says anything."""
+    word = guarantee_word(setting)
+    if word == Word.VERIFIED.value:
+        why = empty(setting.largest("epsilon_accounted") or 0.0, setting.largest("delta") or 0.0, 0)
+        return f"{word}, yet {why}" if why else word
+    return "claimed, not verified (the report says why)" if word == Word.CLAIMED.value else word
+
+
+def _promises(setting: Setting) -> bool:
+    return any(setting.largest(f"epsilon_{kind}") is not None for kind in ("accounted", "claimed"))
 
 
 def guarantee_word(setting: Setting) -> str:

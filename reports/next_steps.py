@@ -11,9 +11,10 @@ from fglaudit.reports.answers import Answer, AnswerWord, answers, applies, not_a
 from fglaudit.reports.epsilons import guarantee_word
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import FEATURES
-from fglaudit.reports.numbers import few, plural
+from fglaudit.reports.numbers import few, listed, plural
 from fglaudit.reports.records import Run
 from fglaudit.reports.summary import Setting
+from fglaudit.reports.sweeps import named
 from fglaudit.reports.wording.assurance import public_seed
 from fglaudit.reports.wording.names import quantity_name
 from fglaudit.reports.wording.observers import observer_subject
@@ -46,9 +47,10 @@ def _refuted(settings: Sequence[Setting], labels: Labels) -> list[str]:
 def _leaking(leaking: Sequence[Answer], labels: Labels) -> list[str]:
     if not leaking:
         return []
-    which = dict.fromkeys(labels.setting(answer.setting) for answer in leaking)
+    settings = list({answer.setting.key: answer.setting for answer in leaking}.values())
+    which = dict.fromkeys(each.name for each in named(settings, labels.setting))
     subjects = dict.fromkeys(observer_subject(answer.observer) for answer in leaking)
-    who = few((f"{subject[:1].lower()}{subject[1:]}" for subject in subjects), sep=" and ")
+    who = listed(f"{subject[:1].lower()}{subject[1:]}" for subject in subjects)
     return [
         f"Do not deploy {few(which, 3, '; ')} where feature rows must stay with their owners: they leak to {who};"
         " the others are not thereby safe."
@@ -133,16 +135,17 @@ def _defenses(found: Sequence[Answer], defended: bool) -> list[str]:
 
 def _with_word(settings: Sequence[Setting], labels: Labels, word: Word) -> str:
     """Return the settings whose guarantee has ``word``, the first few by name; empty where there are none."""
-    return few(dict.fromkeys(labels.told(s) for s in settings if guarantee_word(s) == word), 3, "; ")
+    found = named([s for s in settings if guarantee_word(s) == word], labels.told)
+    return few(dict.fromkeys(each.name for each in found), 3, "; ")
 
 
 def _with_more(seeds: Iterable[int], more: int) -> str:
     """Return ``seeds`` and ``more`` that follow on the largest, as ``--seeds`` takes them."""
-    listed = sorted(seeds)
-    listed += range(listed[-1] + 1, listed[-1] + 1 + more)
-    known = set(listed)
-    starts = [seed for seed in listed if seed - 1 not in known]
-    ends = [seed for seed in listed if seed + 1 not in known]
+    every = sorted(seeds)
+    every += range(every[-1] + 1, every[-1] + 1 + more)
+    known = set(every)
+    starts = [seed for seed in every if seed - 1 not in known]
+    ends = [seed for seed in every if seed + 1 not in known]
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
 
 

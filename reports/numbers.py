@@ -113,8 +113,14 @@ def plural(number: int, noun: str, many: str = "") -> str:
     return f"{count(number)} {noun if number == 1 else many or noun + 's'}"
 
 
+def listed(names: Iterable[str]) -> str:
+    """Return ``a, b and c``."""
+    *first, last = list(names) or [""]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def few(names: Iterable[str], most: int = 5, sep: str = ", ") -> str:
     """Return the first names, and how many more there are."""
-    listed = list(names)
-    more = f"{';' if ';' in sep else ''} and {len(listed) - most} more" if len(listed) > most else ""
-    return sep.join(listed[:most]) + more
+    every = list(names)
+    more = f"{';' if ';' in sep else ''} and {len(every) - most} more" if len(every) > most else ""
+    return sep.join(every[:most]) + more

@@ -153,3 +153,36 @@ def test_looking_names_up_does_not_import_torch() -> None:
 def test_a_line_of_the_list_names_other_plugins_as_suites_do() -> None:
     assert registry.summary("protocol", "appnp").endswith("fields as in gfl-appnp.")
     assert registry.summary("protocol", "gcfl-sage").endswith("those of fedavg-sage.")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "word", "field"),
+    [
+        ("defense", "fewer-features", "seed", "subset"),
+        ("defense", "dp-sgd", "code_seed", "seed"),
+        ("protocol", "structure-only", "seed", "code_seed"),
+        ("protocol", "private-reports", "seed", "code_seed"),
+        ("protocol", "gap", "seed", "code_seed"),
+        ("protocol", "fedpub", "seed", "random_graph"),
+    ],
+)
+def test_what_others_call_a_field_is_taken_for_it(kind: str, name: str, word: str, field: str) -> None:
+    assert registry.build(kind, name, {word: 3}) == registry.build(kind, name, {field: 3})
+    with pytest.raises(FglauditError, match=f"{field} is also called .*{word}.*; got both; give one"):
+        registry.build(kind, name, {word: 3, field: 3})
+
+
+def test_who_adds_noise_is_asked_by_either_word() -> None:
+    assert registry.build("defense", "dp-fedavg", {"noise_at": "server"}).trust == "server"
+    assert registry.build("protocol", "gap", {"trust": "server"}).noise_at == "server"
+    with pytest.raises(FglauditError, match="distributed"):  # clients: each alone, or a share? the values say it
+        registry.build("defense", "dp-fedavg", {"noise_at": "clients"})
+
+
+def test_every_other_word_is_of_a_field_and_is_none_itself() -> None:
+    for kind in ("defense", "protocol", "attack"):
+        for name in registry.names(kind):
+            cls = registry.load(kind, name)
+            fields = {field.name for field in dataclasses.fields(cls)}
+            also = getattr(cls, "also", {})
+            assert set(also.values()) <= fields and not fields & set(also), name

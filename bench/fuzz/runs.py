@@ -65,7 +65,7 @@ class Here(Engine):
     def run(self, tasks: Sequence[Task], runner: Runner, listener: Listener) -> None:
         for task in tasks:
             listener.started(task)
-            outcome = compute(task, runner, lambda done, total: None)
+            outcome = compute(task, runner, lambda progress: None)
             listener.finished(task, failed(task, outcome.reason) if isinstance(outcome, Failure) else outcome)
 
 

@@ -252,7 +252,7 @@ class MaskingSession(DefenseSession):
 
 def dense_words(current: MaskingRound, batch: MessageBatch, value: Tensor) -> Tensor:
     """Return the words [P, S, D] of messages with a row for every slot."""
-    words = current.code.encode(value.flatten(1))
+    words = current.code.encode(value.flatten(1), type(batch.payload).__name__)
     if batch.splits is None:
         return words.unsqueeze(1)
     nodes = batch.payload.tensors()["nodes"].cpu()

@@ -65,7 +65,7 @@ class PackedDefense(Defense):
         return tuple(payload for payload in context.aggregates if self.refusal(payload, context) is None)
 
     def unsupported(self, context: Context) -> str | None:
-        asked = payload_types(self.on) or [*context.aggregates, *context.readers]
+        asked = payload_types(self.on) or tuple(dict.fromkeys([*context.aggregates, *context.readers]))
         if not asked:
             return f"{context.protocol}'s clients send the server nothing that it computes with"
         reasons = [reason for payload in asked if (reason := self.refusal(payload, context)) is not None]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -52,11 +53,12 @@ class FewerFeatures(Defense):
 
     Attributes:
         share: of the features that is kept, in (0, 1); at least one feature is.
-        subset: number of the random subset.
+        subset: seed of the random subset, which is public; ``seed`` is taken for it.
     """
 
     name: ClassVar[str] = "fewer-features"
     shown: ClassVar[tuple[str, ...]] = ("share",)
+    also: ClassVar[Mapping[str, str]] = {"seed": "subset", "code_seed": "subset"}
 
     share: float = 0.25
     subset: int = 0

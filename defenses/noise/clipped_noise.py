@@ -57,7 +57,10 @@ class ClippedNoise(Defense):
     def unsupported(self, context: Context) -> str | None:
         release = release_named(context, self.on)
         if release is None:
-            return f"{context.protocol} sends no {self.on} with these settings, so noise on it protects nothing"
+            return (
+                f"{context.protocol} sends no {self.on} with these settings, so noise on it protects nothing"
+                f"{context.sent_words()}"
+            )
         return not_bounded_by_clips(context, release, self.unit)
 
     def weakened(self, factor: float) -> ClippedNoise:

@@ -64,7 +64,7 @@ class Clipping(Defense):
         if not named:
             return (
                 f"{context.protocol} sends none of {', '.join(self.on)} with these settings, so there is nothing to"
-                " clip"
+                f" clip{context.sent_words()}"
             )
         return next(filter(None, (not_clippable(release) for release, _ in named)), None)
 

@@ -116,7 +116,10 @@ class Gaussian(Defense):
     def unsupported(self, context: Context) -> str | None:
         release = release_named(context, self.on)
         if release is None:
-            return f"{context.protocol} sends no {self.on} with these settings, so noise on it protects nothing"
+            return (
+                f"{context.protocol} sends no {self.on} with these settings, so noise on it protects nothing"
+                f"{context.sent_words()}"
+            )
         if release.gain is None:
             return f"no sensitivity bound is known for {self.on} of {context.protocol}: {release.why}"
         if release.unit != self.unit:

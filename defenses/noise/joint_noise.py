@@ -109,7 +109,7 @@ class JointNoise(Defense):
         if not named:
             return (
                 f"{context.protocol} sends none of {', '.join(self.on)} with these settings, so noise on them protects"
-                " nothing"
+                f" nothing{context.sent_words()}"
             )
         return next(filter(None, (not_bounded_by_clips(context, release, self.unit) for release, _ in named)), None)
 

@@ -86,7 +86,7 @@ class Quantisation(Defense):
         if not any(release.payload.__name__ in self.on for release in context.releases):
             return (
                 f"{context.protocol} sends none of {', '.join(self.on)} with these settings, so there is nothing to"
-                " round"
+                f" round{context.sent_words()}"
             )
         return None
 

@@ -27,6 +27,7 @@ training, and the mechanism's description names what is in the clear.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -154,13 +155,14 @@ class DpFedAvg(Defense):
         epsilon, delta: the guarantee over the whole training.
         clip: L2 norm of a client's change in one round.
         trust: who adds the noise: "server", "local" or "distributed", see above (what the protocol gap calls
-            ``noise_at``).
+            ``noise_at``, which is taken for it).
         colluding: with ``trust: distributed``, how many clients may tell their shares of the noise, or drop out.
         unit: what one record is: "client".
     """
 
     name: ClassVar[str] = "dp-fedavg"
     shown: ClassVar[tuple[str, ...]] = ("epsilon", "clip", "trust")
+    also: ClassVar[Mapping[str, str]] = {"noise_at": "trust"}
 
     epsilon: float = 8.0
     delta: float = 1e-5

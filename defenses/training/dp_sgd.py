@@ -30,6 +30,7 @@ of signal is smallest with all of them, since a node's many losses are rarely dr
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -136,11 +137,12 @@ class DpSgd(Defense):
         edges: whether a node's edges are part of what is protected: "private", or "public".
         sampling_rate: probability of a loss to be in a step.
         unit: what one record is: "node".
-        seed: of the public priorities by which edges are dropped.
+        seed: of the public priorities by which edges are dropped; ``code_seed`` is taken for it.
     """
 
     name: ClassVar[str] = "dp-sgd"
     shown: ClassVar[tuple[str, ...]] = ("epsilon", "clip", "degree_bound", "edges")
+    also: ClassVar[Mapping[str, str]] = {"code_seed": "seed"}
 
     epsilon: float = 8.0
     delta: float = 1e-5

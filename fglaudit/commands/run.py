@@ -165,9 +165,11 @@ def _dry_run(
         say(screen, line.text)
     if len(found.unserved) == len(cells):
         raise FglauditError(none_applies(list(found.unserved.values())))
-    for text in foretold(suite, found) if estimates else ():
-        say(screen, text)
-    if any(line.fails for line in found.lines):
+    fails = any(line.fails for line in found.lines)
+    for line in foretold(suite, found) if estimates else ():
+        say(screen, line.text)
+        fails |= line.fails
+    if fails:
         _say_how_to_copy(screen, name)
         raise SystemExit(int(ExitCode.FAILED))
 

@@ -149,7 +149,7 @@ class LiveProgress(Listener):
 
     def progressed(self, task: Task, progress: Rounds) -> None:
         bar = self.running[task.cell.hash()]
-        unit = "rounds" if progress.round < progress.rounds else "rounds, attacking"
+        unit = "rounds" if progress.round < progress.rounds else f"rounds, {progress.doing or 'attacking'}"
         self.bars.update(bar, completed=progress.round, total=progress.rounds, unit=unit)
 
     def checked(self, running: Sequence[Running]) -> None:

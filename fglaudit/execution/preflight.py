@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from fglaudit.datasets import DatasetSpec
 from fglaudit.errors import FglauditError
@@ -31,7 +32,7 @@ class DataCheck:
 
     digests: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    answers: list[str] = field(default_factory=list)
+    answers: list[Any] = field(default_factory=list)
     too_large: dict[DatasetSpec, str] = field(default_factory=dict)
 
 

@@ -11,6 +11,7 @@ import torch
 
 from fglaudit.attacking import run_attacks
 from fglaudit.conformance.of_runs import checked
+from fglaudit.doing import tell
 from fglaudit.execution.rows import attacked_record, blank_record
 from fglaudit.execution.weakened import with_weakened
 from fglaudit.files.own import make_folder, remove_tree
@@ -93,6 +94,9 @@ def attacked(
     """
     scorer = Scorer(truth)
     outputs = run_attacks(recording, cell.observers, cell.attacks, device=device, nothing_to_ask=scorer.nothing_to_ask)
-    measured = [scorer.measure(output) for output in outputs]
+    measured = []
+    for output in outputs:
+        tell(f"scoring {output.blank.attack} by {output.blank.observer}")
+        measured.append(scorer.measure(output))
     measured = with_weakened(cell, outputs, measured, device, key, whole)
     return attacked_record(cell, suite, recording, outputs, measured)

@@ -16,6 +16,7 @@ import torch
 
 from fglaudit.adversary.running.attack_stream import attack_stream
 from fglaudit.attacking import run_attacks
+from fglaudit.doing import tell
 from fglaudit.facts import Fact, Sampled, Scaled, Target
 from fglaudit.finding import NO, RAISED, YES, Cause, Finding, Reason, Status
 from fglaudit.graph import Graph
@@ -97,6 +98,7 @@ def through_planted_rows(
         if word := (told or {}).get(row_of(found.finding), ""):
             result.append(_answered(found, word))
             continue
+        tell(f"attack {found.finding.attack} on rows planted behind the defense")
         view = output.views[output.tested]
         rng = attack_stream(output.attack, view, "through the defense")
         through = works_through(output.attack, view, rng, device)
@@ -128,6 +130,7 @@ def _recorded_again(
     attacks: tuple[Attack, ...] = tuple(a for a in cell.attacks if type(a).name in names)
     observers = tuple(spec for spec in cell.observers if (spec.name, spec.knowledge) in seen)
     weak = dataclasses.replace(cell, attacks=attacks, observers=observers, record="needed", empirical=False)
+    tell(f"training again under {type(weak.defense).name} at next to no strength")
     try:
         recording, truth = record(weak, device=device, key=key, whole=whole)
     except Exception as error:  # whatever goes wrong, the attack was not seen to succeed

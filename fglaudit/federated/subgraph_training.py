@@ -59,7 +59,7 @@ class SubgraphSettings:
 
     Attributes:
         epochs: local epochs per round, E.
-        batch_size: training nodes per step.
+        batch_size: training nodes per step; 0, or as many as a client has, for all of them.
         momentum: gamma of the online clustering; None: no global nodes.
         normalised: see :meth:`fglaudit.nn.online_clustering.Clustering.after`.
         keep_optimizer: whether Adam keeps its moments in the next round or starts afresh.
@@ -79,7 +79,7 @@ class SubgraphSettings:
     consistency: float = 0.0
 
     def __post_init__(self) -> None:
-        require_least(self, epochs=1, batch_size=1, samples=1, learning_rate=0, weight_decay=0, consistency=0)
+        require_least(self, epochs=1, batch_size=0, samples=1, learning_rate=0, weight_decay=0, consistency=0)
         require_shares(self, "dropout", *(() if self.momentum is None else ("momentum",)))
 
 
@@ -145,7 +145,7 @@ class SubgraphModels:
 
     def train_round(self) -> None:
         """Train ``epochs`` epochs of mini-batches; a client whose batches are used up waits."""
-        settings, size = self.settings, self.settings.batch_size
+        settings, size = self.settings, self.settings.batch_size or max(self._most, 1)
         for _ in range(settings.epochs):
             order, real = self._shuffled()
             batches, valid = (

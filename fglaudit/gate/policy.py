@@ -195,6 +195,10 @@ def _example(place: Sequence[int | str]) -> str:
     return f"write e.g. {_EXAMPLES[str(place[0])]}"
 
 
+_EARLIER_NAMES = {"rows held": "held-rows"}
+"""What reports of earlier versions called quantities."""
+
+
 def _checked(policy: Policy) -> Policy:
     for observer, quantities in policy.observers.items():
         if not quantities:
@@ -204,7 +208,7 @@ def _checked(policy: Policy) -> Policy:
             )
         for name, want in quantities.items():
             if name not in QUANTITIES:
-                words = {quantity_name(key): key for key in QUANTITIES}
+                words = _EARLIER_NAMES | {quantity_name(key): key for key in QUANTITIES}
                 wrong = unknown("quantity", name, QUANTITIES, "fglaudit list quantities", words)
                 raise FglauditError(f"observers.{observer}: {wrong}")
             if want.advantage_high is None and want.verdict is None:

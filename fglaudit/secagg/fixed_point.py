@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -57,8 +58,8 @@ class ModularFixedPoint:
         """Return how far the sum of ``summands`` encoded values may be off."""
         return 0.0 if self.integers else summands * 2.0 ** -(self.fraction + 1)
 
-    def encode(self, values: Tensor) -> Tensor:
-        """Return ``values`` as words, of the same shape, on the CPU.
+    def encode(self, values: Tensor, what: str = "what is masked") -> Tensor:
+        """Return ``values`` as words, of the same shape, on the CPU; ``what`` names them in errors.
 
         Raises:
             FglauditError: if a value is out of range, not a number, or not whole where whole numbers were promised.
@@ -67,8 +68,8 @@ class ModularFixedPoint:
         top = exact.abs().amax() if exact.numel() else exact.new_zeros(())
         if not bool(top <= self.largest):  # also where it is not a number
             raise FglauditError(
-                f"values to be masked must lie within +-{self.largest:g}; got {float(top):g}; raise `range`, or lower"
-                " the values"
+                f"values to be masked must lie within +-{self.largest:g}; got {float(top):g} in {what};"
+                f" {_larger(float(top))}: a smaller learning_rate, row-normalised or standardised features"
             )
         scaled = exact * 2.0**self.fraction
         rounded = scaled.round()
@@ -81,3 +82,17 @@ class ModularFixedPoint:
     def decode(self, words: Tensor) -> Tensor:
         """Return the values [...] of words or of their sums modulo ``2^bits``, float64."""
         return words.double() * 2.0**-self.fraction
+
+
+def _larger(top: float) -> str:
+    """Return how to make room for absolute values up to ``top``."""
+    if not math.isfinite(top):
+        return "no `range` is large enough for that; make values smaller"
+    room = 10 ** math.ceil(math.log10(2 * top))  # later rounds may have larger ones
+    return (
+        f"set `range: {float(room):g}` of the defense{', with `bits: 64`' * (room > _COARSE)}, or make values smaller"
+    )
+
+
+_COARSE = 1000
+"""Above such a bound words of 32 bits leave few digits behind the point."""

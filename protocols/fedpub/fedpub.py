@@ -58,11 +58,12 @@ class FedPub(SubgraphProtocol):
     Attributes:
         tau: sharpness of the personal weights.
         sparsity, proximal: weights of the two penalties, see :mod:`fglaudit.protocols.fedpub.personal_masks`.
-        random_graph: seed of the public random graph.
+        random_graph: seed of the public random graph; ``seed`` is taken for it.
     """
 
     name: ClassVar[str] = "fedpub"
     shown: ClassVar[tuple[str, ...]] = ("tau",)
+    also: ClassVar[Mapping[str, str]] = {"seed": "random_graph"}
     emits: ClassVar[tuple[type[Payload], ...]] = (ModelUpdate, FunctionalEmbeddings)
 
     batch_size: int = 1_000_000

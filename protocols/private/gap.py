@@ -80,12 +80,12 @@ class GAP(FederatedProtocol):
     Attributes:
         hops: after how many steps rows enter a node's input, ascending.
         unit: whom a defense of the sums may promise anything: "edge", "reporting node" or "node".
-        noise_at: who adds the noise to the sums: "clients" or "server".
+        noise_at: who adds the noise to the sums: "clients" or "server"; ``trust`` is taken for it.
         most_uses: neighbours that use a node's embedding, at most; 0: all. Not where edges are the unit.
         dimension: numbers of an embedding.
         sums_of: "rows": embeddings of nodes' own rows; "codes": public pseudo-random codes of so many numbers, so that
             no feature is in any sum (``structure-only`` with an epsilon for edges). The unit is then an edge.
-        code_seed: of the codes, public.
+        code_seed: of the codes, public; ``seed`` is taken for it.
         home_weight: length of a node's own row in an input, beside length 1 of what was aggregated.
         encoder_rounds, rounds: of training before and after the aggregation.
         local_steps, optimizer, learning_rate, weight_decay: of federated averaging.
@@ -93,6 +93,7 @@ class GAP(FederatedProtocol):
 
     name: ClassVar[str] = "gap"
     shown: ClassVar[tuple[str, ...]] = ("hops", "unit", "noise_at")
+    also: ClassVar[Mapping[str, str]] = {"seed": "code_seed", "trust": "noise_at"}
     emits: ClassVar[tuple[type[Payload], ...]] = (EmbeddingSums, HopSums, ModelUpdate)
     later: ClassVar[str] = "totals"
 

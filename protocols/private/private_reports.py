@@ -74,6 +74,7 @@ class PrivateReports(FederatedProtocol):
 
     name: ClassVar[str] = "private-reports"
     shown: ClassVar[tuple[str, ...]] = ("hops", "features_at_home")
+    also: ClassVar[Mapping[str, str]] = {"seed": "code_seed"}
     emits: ClassVar[tuple[type[Payload], ...]] = (ClassReports, HopSums, ModelUpdate)
 
     hops: tuple[int, ...] = (4, 8, 16)

@@ -51,7 +51,7 @@ class StructureOnly(FederatedProtocol):
     Attributes:
         hops: after how many steps of propagation rows enter a node's input, ascending.
         width: numbers in a code.
-        code_seed: of the codes, public.
+        code_seed: of the codes, public; ``seed`` is taken for it.
         features_at_home: "own-row", "own-subgraph" or "none", see ``fglaudit.federated.home_head.HomeHead``.
         home_weight: length of the features in an input, beside length 1 of what was propagated.
         pseudo_labels: whether training goes on with validation nodes' rows, never with their labels.
@@ -60,6 +60,7 @@ class StructureOnly(FederatedProtocol):
 
     name: ClassVar[str] = "structure-only"
     shown: ClassVar[tuple[str, ...]] = ("hops", "features_at_home")
+    also: ClassVar[Mapping[str, str]] = {"seed": "code_seed"}
     emits: ClassVar[tuple[type[Payload], ...]] = (HopSums, ModelUpdate)
 
     hops: tuple[int, ...] = (8, 16, 32)

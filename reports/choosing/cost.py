@@ -13,6 +13,7 @@ from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.leaks import FEATURES
 from fglaudit.reports.numbers import few, percent, signed
 from fglaudit.reports.summary import Setting
+from fglaudit.reports.sweeps import named
 from fglaudit.reports.wording.observers import observer_label
 
 MOST = 6
@@ -84,9 +85,8 @@ def _stopping(protocol: str, mine: Sequence[Setting], labels: Labels, again: Con
     elif not others:
         return [f"{without}; no defense of it has a result here."]
     else:
-        tried = ", ".join(f"{labels.defense(s)} at {s.spread()}" for s in others[:4])
-        more = f" and {len(others) - 4} more" if len(others) > 4 else ""
-        said = f"{without}; none of its defenses here is shown to stop all attacks on features ({tried}{more})."
+        tried = few([f"{each.name} at {each.accuracy()}" for each in named(others, labels.defense)], 4)
+        said = f"{without}; none of its defenses here is shown to stop all attacks on features ({tried})."
     part = _in_part(bare, mine, held, labels)
     return [said, f"{protocol}, in part: {part}."] if part else [said]
 
@@ -94,17 +94,20 @@ def _stopping(protocol: str, mine: Sequence[Setting], labels: Labels, again: Con
 def _in_part(bare: Setting, mine: Sequence[Setting], held: Sequence[Setting], labels: Labels) -> str:
     """Say which observers, of those that read features in ``bare``, a setting stops that does not stop all of them."""
     reads = {a.observer for a in answers([bare]) if a.quantity == FEATURES and a.word is AnswerWord.LEAKS}
-    said = []
+    stopped: dict[str, tuple[str, ...]] = {}
     for setting in (s for s in mine if s is not bare and s not in held):
         about = [a for a in answers([setting]) if a.quantity == FEATURES and a.observer in reads]
         blind = [a for a in about if a.word is AnswerWord.NOT_TESTED and any(leak.sealed for leak in a.leaks)]
-        words = [
+        stopped[setting.key] = tuple(
             f"{observer_label(a.observer)}: {'ciphertexts only' if a in blind else a.word.value}"
             for a in about
             if a in blind or a.word is AnswerWord.HELD
-        ]
-        if words:
-            said.append(f"{labels.defense(setting)} at {setting.spread()} ({', '.join(words)})")
+        )
+    some = [s for s in mine if stopped.get(s.key)]
+    said = [
+        f"{each.name} at {each.accuracy()} ({', '.join(stopped[each.settings[0].key])})"
+        for each in named(some, labels.defense, lambda s: stopped[s.key])
+    ]
     return few(said, MOST, "; ")
 
 
@@ -112,17 +115,23 @@ def _beside(options: Sequence[Setting], labels: Labels) -> list[str]:
     """Say what costs nothing, chance included, and which settings bought anything above it."""
     level = next((share for s in options if (share := chance(s)) is not None), None)
     free = sorted(filter(costs_nothing, options), key=attrgetter("accuracy"), reverse=True)
-    named = [f"{labels.protocol(s)} {s.spread()}" for s in free]
-    named += [] if level is None else [f"always naming the largest class {percent(level)}"]
-    lines = [f"Accuracy without sending a feature but in models: {few(named, MOST)}."] if named else []
+    costless = [f"{labels.protocol(s)} {s.spread()}" for s in free]
+    costless += [] if level is None else [f"always naming the largest class {percent(level)}"]
+    lines = [f"Accuracy without sending a feature but in models: {few(costless, MOST)}."] if costless else []
     found = gains(options, labels)
-    told = [(labels.setting(s), found[key]) for s in options if (key := s.key) in found]
-    more = [f"{name} {gain.words}" for name, gain in told if gain.anything]
-    less = [f"{name} ({signed(100 * gain.gain)})" for name, gain in told if not gain.anything]
+    told = [s for s in options if s.key in found]
+    more = [f"{labels.setting(s)} {found[s.key].words}" for s in told if found[s.key].anything]
+    nothing = named([s for s in told if not found[s.key].anything], labels.setting)
+    less = [f"{each.name} ({_gained([found[s.key].gain for s in each.settings])})" for each in nothing]
     if told:
         points = few(more, MOST, "; ") if more else "none by any setting"
         lines.append(f"Points bought above the best of these: {points}.")
     return [*lines, *([f"Bought nothing (points above the best of these): {few(less, MOST, '; ')}."] if less else [])]
+
+
+def _gained(gains: Sequence[float]) -> str:
+    low, high = signed(100 * min(gains)), signed(100 * max(gains))
+    return low if low == high else f"{low} to {high}"
 
 
 def _change(lost: float) -> str:

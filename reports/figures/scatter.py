@@ -37,13 +37,14 @@ def scatter(
 
 def _mark(point: Point, spot: tuple[float, float], frame: Frame) -> Markup:
     x, y = spot
-    lines = ""
+    place = frame.px(point.x)
+    lines = f"M{place:.1f} {y:.1f}H{x:.1f}" if abs(x - place) >= 0.1 else ""
     if point.low is not None and point.high is not None:
         low, high = frame.py(point.low), frame.py(point.high)
-        lines = f"M{x:.1f} {low:.1f}V{high:.1f}M{x - 3:.1f} {low:.1f}h6M{x - 3:.1f} {high:.1f}h6"
+        lines += f"M{x:.1f} {low:.1f}V{high:.1f}M{x - 3:.1f} {low:.1f}h6M{x - 3:.1f} {high:.1f}h6"
     if point.x_sd:
-        half = frame.px(point.x + point.x_sd) - frame.px(point.x)
-        lines += f"M{x - half:.1f} {y:.1f}h{2 * half:.1f}"
+        half = frame.px(point.x + point.x_sd) - place
+        lines += f"M{place - half:.1f} {y:.1f}h{2 * half:.1f}"
     return Markup(
         '<g><title>{}</title><path class="error s{}" d="{}"/><g transform="translate({:.1f} {:.1f})">{}</g></g>'
     ).format(
@@ -157,9 +158,10 @@ def _labels(
 def _extent(point: Point, spot: tuple[float, float], frame: Frame) -> Box:
     """The area that a mark and its whiskers cover."""
     x, y = spot
-    half = max(7.0, frame.px(point.x + (point.x_sd or 0.0)) - frame.px(point.x))
+    place = frame.px(point.x)
+    half = frame.px(point.x + (point.x_sd or 0.0)) - place
     high, low = (y if end is None else frame.py(end) for end in (point.high, point.low))
-    return x - half, min(y - 7, high), x + half, max(y + 7, low)
+    return min(x - 7, place - half), min(y - 7, high), max(x + 7, place + half), max(y + 7, low)
 
 
 def _shared(a: Box, b: Box) -> float:

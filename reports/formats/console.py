@@ -10,6 +10,7 @@ from rich.table import Table
 from fglaudit.reports.alarms import alarms
 from fglaudit.reports.answers import answers, applies, idle_words
 from fglaudit.reports.choosing.choice import Confirmations, chosen
+from fglaudit.reports.epsilons import epsilon_notes
 from fglaudit.reports.formats.console_tables import NARROW, Place, lines_of, safe
 from fglaudit.reports.labels import Labels, place
 from fglaudit.reports.numbers import few
@@ -34,7 +35,7 @@ def print_answers(console: Console, run: Run) -> None:
         shown = Place.of([setting for setting in here if applies(setting)], answers(here), labels)
         for features in shown.feature_tables():
             _table(console, features)
-        for note in shown.feature_notes():
+        for note in (*epsilon_notes(here, labels), *shown.feature_notes()):
             _line(console, f"  {safe(note)}")
         if (others := shown.other_table()) is not None:
             console.print()

@@ -15,7 +15,7 @@ from fglaudit.reports import numbers
 from fglaudit.reports.answers import applies, idle_words
 from fglaudit.reports.answers_table import idle_lines
 from fglaudit.reports.choosing.options import UPPER_BOUND
-from fglaudit.reports.epsilons import epsilon_rows
+from fglaudit.reports.epsilons import epsilon_rows, guarantee_word
 from fglaudit.reports.examples import columns, shown_rows
 from fglaudit.reports.facts import partition_rows, sources, versions
 from fglaudit.reports.figures.curve_figure import curve_figure, curve_words
@@ -85,7 +85,7 @@ def _environment() -> Environment:
     filters = (numbers.percent, numbers.decimal, numbers.epsilon, numbers.count, arguments)
     functions = (
         *(metric_name, quantity_name, observer_label, threat_model, defense_words, reading, place),
-        *(numbers.plural, numbers.few, numbers.seeds_words, numbers.interval),
+        *(numbers.plural, numbers.few, numbers.seeds_words, numbers.interval, guarantee_word),
         *(marker, sparkline, curve_figure, curve_words, shown_rows, columns, breakdown, extras),
     )
     environment.filters |= {each.__name__: each for each in filters}

@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 
 from fglaudit.reports.answers_table import AnswerCell
+from fglaudit.reports.epsilons import accounted_words
 from fglaudit.reports.formats.pages import Section
-from fglaudit.reports.numbers import MINUS, MISSING, THIN, epsilon, percent
+from fglaudit.reports.numbers import MINUS, MISSING, THIN, percent
 from fglaudit.reports.wording.observers import observer_label
 
 _SPECIAL = {
@@ -49,7 +50,7 @@ def summary_tex(sections: Sequence[Section]) -> str:
             r"\endhead",
         ]
         for row in section.heat:
-            accounted = epsilon(row.setting.largest("epsilon_accounted"))
+            accounted = accounted_words(row.setting)
             cells = [_cell(cell) for cell in row.cells]
             lines.append(
                 _line(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from fglaudit import __version__
 from fglaudit.reports.answers import applies, idle_words
 from fglaudit.reports.choosing.accuracy_gains import accuracy_words
+from fglaudit.reports.epsilons import accounted_words
 from fglaudit.reports.formats.pages import Failure, ObserverCell, Row, Section, failures
 from fglaudit.reports.labels import Labels
 from fglaudit.reports.leaks import FEATURES
@@ -122,7 +123,7 @@ def _row(row: Row, chance: str, bought: str) -> list[str]:
         chance,
         bought,
         *([row.outcome] * len(row.observers) if row.outcome else map(_observer, row.observers)),
-        epsilon(row.setting.largest("epsilon_accounted")),
+        accounted_words(row.setting),
         epsilon(row.setting.largest("epsilon_claimed")),
         size(row.average("bytes_up")),
         size(row.average("bytes_down")),

@@ -46,8 +46,9 @@ QUANTITY_NAMES = {
     "global-nodes": "global nodes", "centroids": "mean rows of clusters",
     "neighboring-clients": "clients of neighbours", "l1-norms": "row sums", "squared-norms": "row norms",
     "training-membership": "membership in training",
-    "layer-inputs": "inputs of first layers", "layer-words": "words that first layers read", "held-rows": "rows held",
-    "training-labels": "labels of training nodes", "attributes": "sensitive attributes",
+    "layer-inputs": "inputs of first layers", "layer-words": "words that first layers read",
+    "held-rows": "rows of unnamed nodes", "training-labels": "labels of training nodes",
+    "attributes": "sensitive attributes",
 }  # fmt: skip
 METRIC_NAMES = {
     "exact_rate": "exact rows", "matched_rate": "matched rows", "f1": "F1", "auc": "AUC", "cosine": "cosine",

@@ -9,8 +9,11 @@ import pytest
 
 from fglaudit import registry
 from fglaudit.cli import main
+from fglaudit.datasets import DatasetSpec
+from fglaudit.execution.engines import data_child
 from fglaudit.execution.exit_code import ExitCode
 from fglaudit.federated import needs
+from fglaudit.graph import Graph
 from fglaudit.suite.overrides import load_suite
 
 SUITE = """
@@ -140,6 +143,9 @@ def test_cells_that_do_not_apply_are_no_cells_to_do(
         (why,) = [line for line in out.splitlines() if "not applicable: " in line]
         assert "fedgcn states the sensitivity of NeighborSums per node, not per edge" in why
     assert "2 of 2 cells: " in out
+    sweep = both.replace("epsilon: 8", "epsilon: {sweep: [1, 2, 4]}")
+    (why,) = [line for line in call(sweep, capsys, "--quick")[1].splitlines() if "not applicable: " in line]
+    assert "gaussian(epsilon=1;clip=1;unit=edge) and 2 settings more: fedgcn states" in why, "one reason, one line"
 
 
 @pytest.mark.parametrize("options", [(), ("--quick",)])
@@ -168,3 +174,40 @@ def test_so_is_one_that_was_run_and_a_shard_of_it_is_done(
     assert codes == [ExitCode.INPUT, 0]
     assert "of 2 cells here it does in none: fedgcn states" in capsys.readouterr().err
     assert (Path("runs") / "small" / "coverage.csv").exists(), "the rows are there, with their reasons"
+
+
+def test_what_fails_in_the_first_rounds_is_no_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("cryptography")
+    monkeypatch.chdir(tmp_path)
+    masked = SUITE + "defenses: [none, {name: secure-aggregation, range: 0.001}]\n"
+    code, out, _ = call(masked, capsys)
+    assert code == ExitCode.FAILED and "1 of 2 cells will fail in the first rounds" in out
+    assert re.search(r"will fail: .* in ModelUpdate; set `range: [\d.]+` of the defense", out)
+    assert call(masked.replace("0.001", "16"), capsys)[0] == 0
+
+
+def test_a_data_set_is_loaded_once_to_be_checked_and_described(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was loaded to be checked, and again to be described: minutes each on large graphs."""
+    monkeypatch.chdir(tmp_path)
+    loads, load = list[str](), DatasetSpec.load_with_notes
+
+    def counted(spec: DatasetSpec) -> tuple[Graph, tuple[str, ...]]:
+        loads.append(spec.name)
+        return load(spec)
+
+    monkeypatch.setattr(DatasetSpec, "load_with_notes", counted)
+    assert "3 clients of" in call(SUITE, capsys, "--quick")[1] and loads == ["csbm"]
+
+
+def test_a_process_of_its_own_describes_a_large_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    here = call(SUITE, capsys, "--quick")
+    monkeypatch.setattr(data_child, "LOADED_HERE", 0)
+    monkeypatch.setattr(DatasetSpec, "load_with_notes", None)
+    assert call(SUITE, capsys, "--quick") == here

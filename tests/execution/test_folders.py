@@ -128,7 +128,7 @@ def test_a_cell_that_fails_leaves_no_messages(tmp_path: Path) -> None:
     (cell,) = suite(seeds=[0]).cells()
     make_folder(tmp_path / ".spool", 0o700)
     task = Task(cell, "small", "cpu", spool=tmp_path / ".spool" / "x")
-    compute(task, lambda cell, **given: spool_left(**given), lambda done, total: None)
+    compute(task, lambda cell, **given: spool_left(**given), lambda progress: None)
     assert list((tmp_path / ".spool").iterdir()) == []
 
 

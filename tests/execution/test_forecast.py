@@ -86,10 +86,10 @@ def test_a_total_without_attacks_of_unknown_cost_is_a_least_value(monkeypatch: p
     whole = suite(protocols=[PROTOCOLS[0]])
     groups = [([cell], found) for cell, found in zip(whole.cells() * 2, told, strict=False)]
     monkeypatch.setattr(dry_run, "forecasts", lambda *_: iter(groups))
-    assert "at least 9 s of one core" in (last := list(foretold(whole, opened(whole)))[-1])
+    assert "at least 9 s of one core" in (last := list(foretold(whole, opened(whole)))[-1].text)
     assert "here, without a, b, whose cost is not known;" in last
     monkeypatch.setattr(dry_run, "forecasts", lambda *_: iter(groups[2:]))
-    assert "about 3 s of one core" in (last := list(foretold(whole, opened(whole)))[-1]) and "without" not in last
+    assert "about 3 s of one core" in (last := list(foretold(whole, opened(whole)))[-1].text) and "without" not in last
 
 
 def test_a_probe_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ WRONG = [
     ("observers: {server: {edges: {verdict: held}}}", "quantity that an attack of this suite infers"),
     ("observers: {server: {feature rows: {verdict: held}}}", "did you mean 'features'"),
     ("observers: {server: {clients of neighbours: {verdict: held}}}", "did you mean 'neighboring-clients'"),
+    ("observers: {server: {rows of unnamed nodes: {verdict: held}}}", "did you mean 'held-rows'"),
     ("observers: {server: {Rows held: {verdict: held}}}", "did you mean 'held-rows'"),
     ("observers: {server: {membership: {verdict: held}}}", "did you mean 'training-membership'"),
     ("observers: {server: {features: {verdict: hold}}}", "verdict"),

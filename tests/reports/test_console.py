@@ -60,6 +60,9 @@ def test_a_defense_that_hides_the_rows_is_seen_to_change_something(tmp_path: Pat
     text = said(tmp_path, [replace(c, findings=(*c.findings, row)) for c, row in zip(cells, linkage, strict=True)])
     assert text.index("LEAKS") < text.index("HELD") < text.index("linkage")
     assert "LEAKS in 2 of 2: AUC 1.000 (0.500)" in text
+    write_report(tmp_path / "run")
+    page = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert page.count('<small class="also leaking">also leaks: linkage') == 2, "red beside whatever word stands first"
 
 
 def test_a_figure_of_another_quantity_that_shows_nothing_says_why(tmp_path: Path) -> None:
@@ -105,6 +108,9 @@ def test_an_alarm_names_the_observers_whom_no_attack_speaks_for(tmp_path: Path) 
     assert "no working attack here that allows for the defense reads" in " ".join(
         said(tmp_path / "d", [defended]).split()
     )
+    both = " ".join(said(tmp_path / "both", [*cells, defended]).split())
+    assert both.count("UNEXAMINED") == 1, "one field, one alarm"
+    assert "no working attack here that allows for the defense, if there is one, reads ModelUpdate.vector" in both
 
 
 def test_an_alarm_tells_what_an_attack_of_others_alone_read(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fglaudit.empirical.audits.too_weak import why_too_weak
 from fglaudit.empirical.estimates.bound import Bound
 from fglaudit.empirical.estimates.clopper_pearson import clopper_pearson
 from fglaudit.empirical.estimates.curve_test import Curve, curve_test, largest_epsilon, power
@@ -26,8 +27,9 @@ from fglaudit.privacy.accounted import Accounted
 from fglaudit.privacy.tradeoff import TradeOff, narrowed
 from fglaudit.rng import derive
 
-REPLAYS = (4000, 6000, 10000, 20000)
-"""Replays per world: the first of these with which noise too small by 1.5 is seen with probability 0.95."""
+REPLAYS = (4000, 6000, 10000, 20000, 50000, 100000)
+"""Replays per world: the first of these with which noise too small by 1.5 is seen with probability 0.95; the last ones
+are for epsilons below 1."""
 TOO_SMALL = 1.5
 ENOUGH = 0.9
 DRAWS = 2**28
@@ -45,6 +47,8 @@ class Seen:
         replays: per world.
         scores: of both worlds, the record there and gone.
         stated: the curve that they were tested against.
+        weaker: the curve that this canary would show with noise too small by 1.5; None where it is not known.
+        affordable: replays that could have been made of it.
         gaussian: whether all that was stated of them is Gaussian noise; a sum over a random sample is not.
     """
 
@@ -54,6 +58,8 @@ class Seen:
     replays: int
     scores: tuple[Tensor, Tensor]
     stated: TradeOff
+    weaker: TradeOff | None
+    affordable: int
     gaussian: bool
 
 
@@ -93,11 +99,25 @@ def trade_off_audit(staged: Staged, accounted: Accounted, *, seed: int) -> Audit
         f"{tests} canaries, up to {max(one.replays for one in all_)} replays per world of all releases, scored by the"
         f" stated noise; most telling: {worst.words}"
     )
+    if not sampled and not staged.left_out and outcome is Outcome.UNTESTED:
+        detail = f"{_too_weak(seen, level, accounted.delta)}; {detail}"
     if sampled and outcome is Outcome.UNTESTED:
         detail += "; samples hide how small the noise is: the power is that of the audit of the noise itself"
     if staged.left_out:
         detail += "; not replayed: " + "; ".join(staged.left_out)
     return Audit(AuditName.TRADE_OFF, outcome, detail, p, least, reachable, _curve_of(all_, accounted.delta, seed))
+
+
+def _too_weak(seen: dict[int, list[Seen]], level: float, delta: float) -> str:
+    """Return what is too weak of the mechanism that canaries test least, and what to set."""
+    strongest = [max(found, key=lambda one: one.power) for found in seen.values()]
+    least = min(strongest, key=lambda one: one.power)
+    return why_too_weak(least.stated, least.weaker, (*_rungs(least.affordable),), level, delta, ENOUGH)
+
+
+def _rungs(affordable: int) -> list[int]:
+    """Return how many replays may be made, fewest first."""
+    return sorted({min(copies, affordable) for copies in REPLAYS})
 
 
 def _curve_of(seen: list[Seen], delta: float, seed: int) -> MeasuredCurve | None:
@@ -132,10 +152,9 @@ def replayed(stage: Stage, pair: Pair, curve: Curve, level: float, seed: tuple[i
     weaker = _weaker(stage, score.distance if score.distribution != "sum" else None)
     affordable = max(100, DRAWS // (2 * stage.cost))
     copies, strength = affordable, 0.0
-    for copies in REPLAYS:
-        copies = min(copies, affordable)
+    for copies in _rungs(affordable):
         strength = power(curve, weaker, copies, level) if weaker is not None else 0.0
-        if strength >= 0.95 or copies == affordable:
+        if strength >= 0.95:
             break
     if strength < ENOUGH:  # this canary does not reach far enough: more replays would not help either
         copies = min(REPLAYS[0], affordable)
@@ -146,14 +165,14 @@ def replayed(stage: Stage, pair: Pair, curve: Curve, level: float, seed: tuple[i
     if not (bool(torch.isfinite(there).all()) and bool(torch.isfinite(gone).all())):
         found = there.isfinite().logical_not().sum().item(), gone.isfinite().logical_not().sum().item()
         words = f"{stage.name}, {pair.name}: values that are not finite {found}"
-        return Seen(1.0, words, 0.0, copies, (there, gone), stage.stated, gaussian)
+        return Seen(1.0, words, 0.0, copies, (there, gone), stage.stated, weaker, affordable, gaussian)
     test = curve_test(there, gone, curve, rng=derive(seed[0], "audits", "split", seed[1]))
     allowed = curve.stated.hits(test.alarms)
     words = (
         f"{stage.name}, {pair.name}: {test.hits:.4f} hits at {test.alarms:.4f} false alarms, where the stated curve"
         f" allows {allowed:.4f} (p {test.p_value:.2g})"
     )
-    return Seen(test.p_value, words, strength, copies, (there, gone), stage.stated, gaussian)
+    return Seen(test.p_value, words, strength, copies, (there, gone), stage.stated, weaker, affordable, gaussian)
 
 
 def derive_seed(seed: int, count: int) -> int:
@@ -192,4 +211,4 @@ def _together(seen: dict[int, list[Seen]], accounted: Accounted, seed: int) -> S
         f"all mechanisms together: {test.hits:.4f} hits at {test.alarms:.4f} false alarms, where the stated curve"
         f" allows {stated.hits(test.alarms):.4f} (p {test.p_value:.2g})"
     )
-    return Seen(test.p_value, words, 0.0, size, (there, gone), stated, stated.mu is not None)
+    return Seen(test.p_value, words, 0.0, size, (there, gone), stated, None, size, stated.mu is not None)

@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from typing import Any
 
 import torch
 
@@ -40,7 +41,7 @@ class Loaded:
     digest: str
     notes: tuple[str, ...]
     clients: int | None = None
-    answers: tuple[str, ...] = ()
+    answers: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ class TooLarge:
     reason: str
 
 
-Question = Callable[[Graph, DatasetSpec], Iterable[str]]
+Question = Callable[[Graph, DatasetSpec], Iterable[Any]]
+"""Its answers can be pickled: they may come from a process of its own."""
 Look = Callable[[DatasetSpec, Question | None], Loaded]
 
 

@@ -270,7 +270,7 @@ def _ray_compute(
     rounds.begin.remote(attempt)
     torch.set_num_threads(threads)
     registry.load_files(plugin_files)
-    return compute(task, runner, lambda done, total: rounds.note.remote(attempt, Progress(done, total)))
+    return compute(task, runner, lambda progress: rounds.note.remote(attempt, progress))
 
 
 def import_ray() -> Any:

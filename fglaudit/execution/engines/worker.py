@@ -24,6 +24,7 @@ import torch
 
 from fglaudit import registry
 from fglaudit.datasets import DatasetSpec
+from fglaudit.doing import heard_by
 from fglaudit.errors import FglauditError
 from fglaudit.execution.engines.data_child import is_memory, without_memory
 from fglaudit.execution.folder.kept import remove_kept
@@ -85,10 +86,11 @@ class Alive:
 
 @dataclass(frozen=True)
 class Progress:
-    """Sent by a worker: ``round`` of ``rounds`` is done."""
+    """Sent by a worker: ``round`` of ``rounds`` is done; after the last one, what it is ``doing``."""
 
     round: int
     rounds: int
+    doing: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,15 +100,19 @@ class Failure:
     reason: str
 
 
-def compute(task: Task, runner: Runner, progress: Callable[[int, int], None]) -> CellRecord | Failure:
+def compute(task: Task, runner: Runner, report: Callable[[Progress], None]) -> CellRecord | Failure:
     """Run one cell; whatever it raises becomes a :class:`Failure`, so that the other cells go on."""
     last: list[Progress] = []
 
-    def heard(done: int, total: int) -> None:
-        last[:] = [Progress(done, total)]
-        progress(done, total)
+    def heard(done: int, total: int, doing: str = "") -> None:
+        last[:] = [Progress(done, total, doing)]
+        report(last[0])
 
-    with collected() as tracebacks:
+    def told(doing: str) -> None:
+        if last:
+            heard(last[0].round, last[0].rounds, doing)
+
+    with collected() as tracebacks, heard_by(told):
         try:
             return _computed(task, runner, heard)
         except Exception as error:
@@ -153,7 +159,7 @@ def phase(progress: Progress | None) -> str:
         return "loading data and preparing the training"
     if progress.round < progress.rounds:
         return f"training (round {progress.round} of {progress.rounds})"
-    return "attacking and scoring"
+    return progress.doing or "attacking and scoring"
 
 
 def explain(error: BaseException, doing: str = "", dataset: DatasetSpec | None = None) -> str:
@@ -228,17 +234,17 @@ def _beat(sender: _Sender, at_work: Sequence[Task]) -> None:
 
 
 class _Throttled:
-    """Passes progress on at most ten times a second, and always the last round."""
+    """Passes progress on at most ten times a second, and always the last round and what is done after it."""
 
     def __init__(self, sender: _Sender) -> None:
         self.sender = sender
         self.sent = -1.0
 
-    def __call__(self, done: int, total: int) -> None:
+    def __call__(self, progress: Progress) -> None:
         now = time.monotonic()
-        if done >= total or now - self.sent > 0.1:
+        if progress.round >= progress.rounds or now - self.sent > 0.1:
             self.sent = now
-            self.sender.send(Progress(done, total))
+            self.sender.send(progress)
 
 
 def _die_with_parent(at_work: Sequence[Task]) -> None:

@@ -29,6 +29,7 @@ from fglaudit.interruption import leave_to_parent
 from fglaudit.registry import is_stand_in
 from fglaudit.suite.cell import Cell
 
+WILL_FAIL = "will fail: "
 SECONDS_EACH, SECONDS_ALL = 60.0, 180.0
 """After so many seconds a probe is given up, and no further one is begun."""
 
@@ -124,7 +125,7 @@ def _serve(connection: Connection) -> None:
                 found = probe(cell, loaded[1])
                 connection.send(found if isinstance(found, str) else Forecast.of(found, speed))
             except FglauditError as error:
-                connection.send(f"will fail: {error}")
+                connection.send(f"{WILL_FAIL}{error}")
             except Exception as error:
                 doing = "in its first rounds"
                 why = without_memory(cell.dataset, doing) if is_memory(error) else f"{type(error).__name__}: {error}"

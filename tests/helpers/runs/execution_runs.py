@@ -39,8 +39,8 @@ class InlineEngine(Engine):
         for task in filter(listener.wanted, tasks):
             listener.started(task)
 
-            def heard(done: int, total: int, task: Task = task) -> None:
-                listener.progressed(task, Progress(done, total))
+            def heard(progress: Progress, task: Task = task) -> None:
+                listener.progressed(task, progress)
 
             outcome = compute(task, runner, heard)
             listener.finished(task, failed(task, outcome.reason) if isinstance(outcome, Failure) else outcome)

@@ -138,3 +138,9 @@ def test_the_random_graph_of_another_seed_gives_other_embeddings() -> None:
     )
     assert not torch.equal(one, other)
     assert derive(0, "random graph").initial_seed() != derive(1, "random graph").initial_seed()
+
+
+def test_batches_of_0_are_all_training_nodes_as_elsewhere() -> None:
+    runs = [record(FedPub(rounds=2, hidden=4, batch_size=size)) for size in (0, 1_000_000)]
+    one, other = (sent(run, ModelUpdate, up=True) for run in runs)
+    assert one and all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
