@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from bench.redteam.protocol_lies import (
+    DegreesUnstated,
     FewerHops,
     FewerPasses,
     GainByRows,
@@ -79,7 +80,7 @@ def _as(kind: type[FederatedProtocol]) -> Callable[[FederatedProtocol], Federate
 
 _KINDS = (
     *(HalfTheGain, SendsTwice, KnownClients),
-    *(GainByRows, LaterSumsLarger, LaterModelsBare, ReportsOfNeighbours, FewerHops, FewerPasses),
+    *(GainByRows, LaterSumsLarger, LaterModelsBare, ReportsOfNeighbours, FewerHops, FewerPasses, DegreesUnstated),
     *(LargerInTheRun, LargerAtFirst),
 )
 PROTOCOLS: dict[str, Callable[[FederatedProtocol], FederatedProtocol]] = {kind.__name__: _as(kind) for kind in _KINDS}

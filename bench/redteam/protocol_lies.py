@@ -72,6 +72,14 @@ class FewerHops(FedAvgSage):
 
 
 @dataclass(frozen=True)
+class DegreesUnstated(FedGCN):
+    """States that weights do not depend on degrees, so that an edge seems to reach losses one step less far."""
+
+    def examples(self, graph: FederatedGraph) -> Examples | str:
+        return dataclasses.replace(_examples(super().examples(graph)), by_degree=False)
+
+
+@dataclass(frozen=True)
 class FewerPasses(FedGCN):
     """States one pass over as many losses as there are in all passes."""
 
@@ -168,6 +176,7 @@ def _by_server(batch: MessageBatch) -> bool:
 BROKEN: tuple[tuple[str, str], ...] = (
     ("GainByRows", "sums"), ("LaterSumsLarger", "sums-often"), ("LaterModelsBare", "gradients-long"),
     ("ReportsOfNeighbours", "class-reports"), ("FewerHops", "subgraph-gradients"), ("FewerPasses", "gradients"),
+    ("DegreesUnstated", "private-gradients"),
     ("LargerInTheRun", "sums"), ("LargerAtFirst", "sums"),
 )  # fmt: skip
 """What is wrong, and with what."""
