@@ -181,6 +181,9 @@ _BROKEN: tuple[tuple[str, str], ...] = (
     ("HalfTheGain", "sums-2"), ("SendsTwice", "sums"), ("KnownClients", "models"),
     ("KnownSample", "sampled-gradients"), ("ShortDrawnTwice", "sampled-gradients"),
     ("BareAmongManyLosses", "many-losses"), ("LongDrawnMore", "sampled-gradients"),
+    ("FinestSteps", "latents"), ("FinestSteps", "sums"), ("FinestSteps", "latents-laplace"),
+    ("ClipOfTheLongest", "gradients"), ("ScaledByTheMedian", "sampled-gradients"),
+    ("DrawnByDegree", "sampled-gradients"),
     ("RedrawnBeyond", "sums"), ("EndsAtFour", "sums"), ("EndsAtFour", "latents"),
 )  # fmt: skip
 

@@ -18,6 +18,8 @@ from bench.redteam.protocol_lies import (
     LaterModelsBare,
     LaterSumsLarger,
     ReportsOfNeighbours,
+    StopsByLabels,
+    TunedByLabels,
 )
 from fglaudit.context import Release
 from fglaudit.graph import FederatedGraph
@@ -81,6 +83,6 @@ def _as(kind: type[FederatedProtocol]) -> Callable[[FederatedProtocol], Federate
 _KINDS = (
     *(HalfTheGain, SendsTwice, KnownClients),
     *(GainByRows, LaterSumsLarger, LaterModelsBare, ReportsOfNeighbours, FewerHops, FewerPasses, DegreesUnstated),
-    *(LargerInTheRun, LargerAtFirst),
+    *(LargerInTheRun, LargerAtFirst, TunedByLabels, StopsByLabels),
 )
 PROTOCOLS: dict[str, Callable[[FederatedProtocol], FederatedProtocol]] = {kind.__name__: _as(kind) for kind in _KINDS}

@@ -55,6 +55,13 @@ def test_models_that_carry_rows_in_later_rounds_are_seen() -> None:
     assert not seen.more, "losses of models that already carry a row are no evidence of their own"
 
 
+@pytest.mark.parametrize(("fault", "field"), [("TunedByLabels", "vector"), ("StopsByLabels", "presence")])
+def test_what_is_chosen_by_validation_labels_moves_with_them(fault: str, field: str) -> None:
+    seen = replayed("gradients", PROTOCOLS[fault])
+    assert seen.moved["ModelUpdate", False, field] == "other labels of validation nodes"
+    assert sensitivity_audit(seen).outcome is Outcome.PASSED, "many labels at once are no step of one record"
+
+
 def test_losses_are_told_apart_beyond_roundoff() -> None:
     gradients = torch.randn(5, 2, 30, generator=torch.Generator().manual_seed(0))
     other = gradients.clone()
