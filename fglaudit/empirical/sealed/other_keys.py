@@ -23,6 +23,7 @@ from fglaudit.wire.observing.foreign import is_foreign
 
 if TYPE_CHECKING:
     from fglaudit.secagg.member import Member
+from fglaudit.wire.observing.isolation import outside_state
 
 
 def codec_of(rows: SealedRows) -> Codec | None:
@@ -59,12 +60,19 @@ def later_too(trace: SealedTrace, rounds: int, seed: int) -> SealedTrace:
 
 def other_keys_audits(trace: SealedTrace, defense: Defense, context: Context, seed: int) -> tuple[Audit, ...]:
     """Return what a second bind tells of keys."""
+    outside = outside_state(trace.session)
     other = defense.bind(context)
     if _stated(trace.session) != _stated(other):
         why = "what the defense states is something else when it is bound anew, so that it may tell its keys"
         return (Audit(AuditName.KEY_MATERIAL, Outcome.UNTESTED, why),)
     for before, _ in trace.first_of_kinds():
         after = sealed_again(other, before, before.round, seed)
+        if outside_state(trace.session) != outside:
+            why = (
+                "the defense keeps something in its module, its classes or its functions, where keys outlive their"
+                " session; keep it in the session"
+            )
+            return (Audit(AuditName.KEY_MATERIAL, Outcome.UNTESTED, why),)
         ours = {blob for _, sent in trace.sealings for codec in codecs_of(sent) for blob, _ in codec.key_material()}
         if any(blob in ours for codec in codecs_of(after) for blob, _ in codec.key_material()):
             why = "the defense bound anew has the same key: whoever has its code may have the key"
