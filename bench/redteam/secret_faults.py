@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fractions
 import hashlib
 import os
 from collections.abc import Callable
@@ -110,6 +111,15 @@ class KeyInClass(_Encrypting):
     def __init__(self, inner: DefenseSession) -> None:
         super().__init__(inner)
         self.made.append(self.secret)
+
+
+@fault
+class KeyInOtherModule(_Encrypting):
+    """A module of the standard library has the keys under a name of its own."""
+
+    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
+        fractions.kept = self.secret  # type: ignore[attr-defined]
+        return super().seal(batch, rng)
 
 
 @fault
@@ -436,7 +446,7 @@ KNOWN: tuple[tuple[str, str], ...] = (
     ("KeyInFunction", "bfv"),
     ("OneKeyForAllRuns", "bfv"), ("HardlyFlooded", "ckks"), ("FewMasks", "masked-sums"), ("FewSeeds", "masked-sums"),
     ("FewSeedsLater", "masked-sums"), ("OpenedByServer", "bfv"),
-    ("KeyInModule", "bfv"), ("KeyInClass", "bfv"),
+    ("KeyInModule", "bfv"), ("KeyInClass", "bfv"), ("KeyInOtherModule", "bfv"),
 )  # fmt: skip
 """What is not this tool's own, or may tell a key."""
 BROKEN = (*TOLD, *KNOWN)

@@ -35,6 +35,7 @@ WHY = {
     "SharesOfOne masked-sums": "the shares of 1 of 3 clients give the keys of one, and 2 are stated",
     "LowThreshold masked-sums": "the shares of 1 of 3 clients give the keys of one, and 2 are stated",
     "KeyInModule bfv": "where keys outlive their session",
+    "KeyInOtherModule bfv": "in the module fractions, where keys outlive their session",
     "KeyInClass bfv": "where keys outlive their session",
     "FactorTells masked-sums": "what lies beside ciphertexts, tells",
 }

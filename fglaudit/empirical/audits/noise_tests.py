@@ -173,7 +173,8 @@ def in_steps(z: Tensor, resolution: float) -> Found:
     expected = len(values) ** 2 * near / (2 * math.sqrt(math.pi))
     if expected > len(values) / 10:
         return Found(1.0, "numbers are too coarse to see steps in noise")
-    return Found(float(stats.poisson.sf(seen - 1, expected)), f"{seen} numbers coincide, noise comes in steps")
+    words = f"{seen} numbers coincide: noise comes in steps, or the same again"
+    return Found(float(stats.poisson.sf(seen - 1, expected)), words)
 
 
 def in_fine_steps(z: Tensor, resolution: float) -> Found:
