@@ -201,7 +201,7 @@ class ClipOfTheLongest(BrokenGradients):
     """All gradients of a step are scaled alike, so that the longest has the clip."""
 
     def clipped(self, gradients: Tensor) -> Tensor:
-        longest = gradients.norm(dim=2).max() / self.sgd.mechanism.clip
+        longest: Tensor = gradients.norm(dim=2).max() / self.sgd.mechanism.clip
         return gradients / longest.clamp(min=1)
 
 

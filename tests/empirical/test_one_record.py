@@ -56,6 +56,16 @@ def test_a_record_that_enters_what_is_stated_is_not(family: str) -> None:
     assert sensitivity_audit(seen).outcome is Outcome.PASSED and not seen.moved
 
 
+def test_the_shape_of_gradients_is_that_of_the_run() -> None:
+    protocol, _ = FAMILIES["gradients"].build()
+    graph = FAMILIES["gradients"].graph()
+    shape = replayed("gradients").trace.gradients()
+    assert shape is not None
+    assert shape[:2] == (max(int(train.sum()) for train in graph.train), graph.num_clients)
+    assert shape[2] == sum(w.numel() for w in record(protocol, graph).trained.weights.values())
+    assert Trace().gradients() is None
+
+
 def test_models_that_carry_rows_in_later_rounds_are_seen() -> None:
     seen = replayed("gradients-long", PROTOCOLS["LaterModelsBare"])
     assert ("ModelUpdate", False, "vector") in seen.moved

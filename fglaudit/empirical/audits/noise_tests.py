@@ -200,7 +200,7 @@ def in_fine_steps(z: Tensor, resolution: float) -> Found:
     # A step that is off by this share is off by a tenth of itself at the longest gap.
     tried = math.ceil(math.log(coarsest / finest) / (0.1 * finest / _LONGEST_GAP))
     steps = finest * (coarsest / finest) ** (torch.arange(tried, dtype=torch.float64) / tried)
-    means = torch.cat([(2 * math.pi * gaps / part[:, None]).cos().mean(1) for part in steps.split(512)])
+    means = torch.cat([(2 * math.pi * gaps / part[:, None]).cos().mean(1) for part in torch.split(steps, 512)])
     best = int(means.argmax())
     p = min(1.0, tried * math.exp(-len(gaps) * max(0.0, float(means[best])) ** 2 / 4))
     return Found(p, f"noise comes in steps of {float(steps[best]):.2g} of its scale, coarser than the numbers sent")

@@ -92,8 +92,8 @@ def _compared(drawn: Tensor, asked: Tensor, rate: float) -> Audit:
         tails = np.minimum(binom.cdf(k, n, rate), binom.sf(k - 1, n, rate))
         worst = int(tails.argmin())
         found.append((float(min(1.0, 4 * len(k) * tails[worst])), int(k[worst]), int(n[worst])))
-    p, k, n = min(found)
-    words = f"of the run's own clients, losses are drawn {k} of {n} times at rate {rate:g}"
+    p, times, calls = min(found)
+    words = f"of the run's own clients, losses are drawn {times} of {calls} times at rate {rate:g}"
     if p <= REFUTED_AT:
         return Audit(AuditName.SAMPLING, Outcome.REFUTED, f"{words}: some more often than others", p)
     return Audit(AuditName.SAMPLING, Outcome.PASSED, f"{words}, the least likely of all", p)

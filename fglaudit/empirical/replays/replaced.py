@@ -144,7 +144,7 @@ def relabelled(graph: FederatedGraph, unit: str, rng: torch.Generator, pairs: in
         found.append(Replaced(dataclasses.replace(graph, y=y), False, f"other labels of {who}", many=many))
 
     chosen_by = [held[val] for held, val in zip(graph.clients, graph.val, strict=True) if val.dim() == 1]
-    if len(chosen := torch.cat(chosen_by or [torch.empty(0, dtype=torch.long)]).unique()):
+    if len(chosen := torch.unique(torch.cat(chosen_by or [torch.empty(0, dtype=torch.long)]))):
         own = graph.y[chosen]
         alike = (torch.full_like(own, label) for label in range(min(_ALIKE, graph.num_classes)))
         for others in (own + 1, *alike):  # what is chosen by them need not differ every time
