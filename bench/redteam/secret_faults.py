@@ -331,37 +331,6 @@ class SomeNumbersBare(_Masked):
         return masks
 
 
-@fault
-class FewSeeds(_Masked):
-    """The tool's masks, of seeds of 16 bits."""
-
-    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
-        known, aggregation = self.inner.rounds.get(type(batch.payload)), self.inner._round(batch, rng).aggregation
-        if known is None or known.aggregation is not aggregation:
-            for member in aggregation.members:
-                member._seed = hashlib.sha256(os.urandom(2) + bytes([member.number])).digest()
-            publics = {member.number: member.publics() for member in aggregation.members}
-            for member in aggregation.members:  # they share out what they have now
-                for receiver, share in member.share(publics, aggregation.threshold).items():
-                    aggregation.members[receiver]._channels[member.number] = member._channels[receiver]
-                    aggregation.members[receiver].receive(member.number, share)
-        return self.inner.seal(batch, rng)
-
-    def forward(self, batch: MessageBatch) -> MessageBatch:
-        return self.inner.forward(batch)
-
-    def unseal(self, batch: MessageBatch) -> MessageBatch:
-        return self.inner.unseal(batch)
-
-
-@fault
-class FewSeedsLater(FewSeeds):
-    """The same from the third round on."""
-
-    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
-        return super().seal(batch, rng) if batch.round >= 3 else self.inner.seal(batch, rng)
-
-
 class _Unmasked(_Masked):
     """The tool's masks as they are, of another aggregation."""
 
@@ -380,6 +349,29 @@ class _Unmasked(_Masked):
 
     def unseal(self, batch: MessageBatch) -> MessageBatch:
         return self.inner.unseal(batch)
+
+
+@fault
+class FewSeeds(_Unmasked):
+    """The tool's masks, of seeds of 16 bits."""
+
+    def agreed(self, current: MaskingRound) -> None:
+        aggregation = current.aggregation
+        for member in aggregation.members:
+            member._seed = hashlib.sha256(os.urandom(2) + bytes([member.number])).digest()
+        publics = {member.number: member.publics() for member in aggregation.members}
+        for member in aggregation.members:  # they share out what they have now
+            for receiver, share in member.share(publics, aggregation.threshold).items():
+                aggregation.members[receiver]._channels[member.number] = member._channels[receiver]
+                aggregation.members[receiver].receive(member.number, share)
+
+
+@fault
+class FewSeedsLater(FewSeeds):
+    """The same from the third round on."""
+
+    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
+        return super().seal(batch, rng) if batch.round >= 3 else self.inner.seal(batch, rng)
 
 
 @fault
@@ -406,7 +398,7 @@ class LowThreshold(_Unmasked):
 
 
 @fault
-class FactorTells(_Masked):
+class FactorTells(_Unmasked):
     """The public factor of every row has the row's size behind its digits."""
 
     def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
@@ -418,12 +410,6 @@ class FactorTells(_Masked):
             return dataclasses.replace(rows, factor=rows.factor + 1e-7 * size / 2.0**31)
 
         return _changed(sealed, change)
-
-    def forward(self, batch: MessageBatch) -> MessageBatch:
-        return self.inner.forward(batch)
-
-    def unseal(self, batch: MessageBatch) -> MessageBatch:
-        return self.inner.unseal(batch)
 
 
 @fault
