@@ -69,6 +69,7 @@ class AuditName(StrEnum):
     FOREIGN_RANDOMNESS = "foreign randomness"
     FIELDS = "fields"
     SENSITIVITY = "sensitivity"
+    CLIP = "clip"
     NOISE = "noise"
     DEPENDENCE = "dependence"
     REPORTS = "reports"

@@ -113,6 +113,9 @@ FAMILIES: dict[str, Family] = {
     ),
     "sampled-gradients": Family("fedgcn", {"hops": 0, "rounds": 10}, "dp-sgd", _SAMPLED),
     "many-losses": Family("fedgcn", {"hops": 0, "rounds": 5, "hidden": 1}, "dp-sgd", _SAMPLED, many),
+    "private-gradients": Family(
+        "fedgcn", {"hops": 0, "rounds": 5}, "dp-sgd", {"epsilon": 4.0, "degree_bound": 2}, many
+    ),
     "gradients-long": Family(
         "fedgcn", {"hops": 0, "rounds": 8}, "dp-sgd", {"epsilon": 4.0, "edges": "public", "degree_bound": 2}
     ),
@@ -178,6 +181,9 @@ _BROKEN: tuple[tuple[str, str], ...] = (
     ("HalfTheGain", "sums-2"), ("SendsTwice", "sums"), ("KnownClients", "models"),
     ("KnownSample", "sampled-gradients"), ("ShortDrawnTwice", "sampled-gradients"),
     ("BareAmongManyLosses", "many-losses"), ("LongDrawnMore", "sampled-gradients"),
+    ("FinestSteps", "latents"), ("FinestSteps", "sums"), ("FinestSteps", "latents-laplace"),
+    ("ClipOfTheLongest", "gradients"), ("ScaledByTheMedian", "sampled-gradients"),
+    ("DrawnByDegree", "sampled-gradients"),
     ("RedrawnBeyond", "sums"), ("EndsAtFour", "sums"), ("EndsAtFour", "latents"),
 )  # fmt: skip
 

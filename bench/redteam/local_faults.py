@@ -197,6 +197,23 @@ class MedianGradientClip(BrokenGradients):
 
 
 @fault
+class ClipOfTheLongest(BrokenGradients):
+    """All gradients of a step are scaled alike, so that the longest has the clip."""
+
+    def clipped(self, gradients: Tensor) -> Tensor:
+        longest: Tensor = gradients.norm(dim=2).max() / self.sgd.mechanism.clip
+        return gradients / longest.clamp(min=1)
+
+
+@fault
+class ScaledByTheMedian(Broken):
+    """Gradients are divided by their median length where that is longer than 1, and clipped then."""
+
+    def local_update(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
+        return self.inner.local_update(gradients / gradients.norm(dim=-1).median().clamp(min=1), rng)
+
+
+@fault
 class ClientsShareNoise(BrokenGradients):
     def fresh(self, total: Tensor, rng: torch.Generator) -> Tensor:
         return super().fresh(total[:1], rng).expand_as(total)
@@ -267,6 +284,27 @@ class LongDrawnMore(BrokenGradients):
     def drawn(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
         length: Tensor = gradients.norm(dim=2)
         rates = self.rate * length / length.mean(0).clamp(min=1e-12)
+        return (torch.rand(gradients.shape[:2], generator=rng) < rates).float()
+
+
+@fault
+class DrawnByDegree(BrokenGradients):
+    """Losses of nodes with many neighbours are drawn five times as often as the others, wherever gradients have the
+    shape of those of the clients that were prepared."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self.degrees: list[Tensor] = []
+
+    def prepare(self, client: ClientGraph, rng: torch.Generator) -> ClientGraph:
+        self.degrees.append(client.degrees[client.train].float())
+        return super().prepare(client, rng)
+
+    def drawn(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
+        rates = torch.full(gradients.shape[:2], self.rate)
+        if (max(map(len, self.degrees), default=0), len(self.degrees)) == gradients.shape[:2]:
+            for client, degrees in enumerate(self.degrees):
+                rates[: len(degrees), client] *= torch.where(degrees > degrees.median(), 2.5, 0.5)
         return (torch.rand(gradients.shape[:2], generator=rng) < rates).float()
 
 

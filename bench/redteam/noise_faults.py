@@ -247,6 +247,15 @@ class FineSteps(BrokenMessages):
 
 
 @fault
+class FinestSteps(BrokenMessages):
+    """Noise rounded to 2^-18 of its scale, less than what single precision resolves: the last bits are the value's."""
+
+    def fresh(self, value: Tensor, batch: MessageBatch, mechanism: Mechanism, rng: torch.Generator) -> Tensor:
+        step = mechanism.scale / 2**18
+        return (_fresh(mechanism, value, rng) / step).round() * step
+
+
+@fault
 class NowAndThenBare(BrokenMessages):
     """One message in fifty has no noise."""
 

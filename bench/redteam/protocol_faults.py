@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from bench.redteam.protocol_lies import (
+    DegreesUnstated,
     FewerHops,
     FewerPasses,
     GainByRows,
@@ -17,6 +18,8 @@ from bench.redteam.protocol_lies import (
     LaterModelsBare,
     LaterSumsLarger,
     ReportsOfNeighbours,
+    StopsByLabels,
+    TunedByLabels,
 )
 from fglaudit.context import Release
 from fglaudit.graph import FederatedGraph
@@ -79,7 +82,7 @@ def _as(kind: type[FederatedProtocol]) -> Callable[[FederatedProtocol], Federate
 
 _KINDS = (
     *(HalfTheGain, SendsTwice, KnownClients),
-    *(GainByRows, LaterSumsLarger, LaterModelsBare, ReportsOfNeighbours, FewerHops, FewerPasses),
-    *(LargerInTheRun, LargerAtFirst),
+    *(GainByRows, LaterSumsLarger, LaterModelsBare, ReportsOfNeighbours, FewerHops, FewerPasses, DegreesUnstated),
+    *(LargerInTheRun, LargerAtFirst, TunedByLabels, StopsByLabels),
 )
 PROTOCOLS: dict[str, Callable[[FederatedProtocol], FederatedProtocol]] = {kind.__name__: _as(kind) for kind in _KINDS}

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import fractions
 import hashlib
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from bench.redteam.planted import fault
 from bench.redteam.sealed_faults import _Sealing
-from fglaudit.defenses.aggregation.secure_aggregation import MaskingSession, _decoded, dense_words
+from fglaudit.defenses.aggregation.secure_aggregation import MaskingRound, MaskingSession, _decoded, dense_words
 from fglaudit.facts import Fact, Sealed
 from fglaudit.he.codec import SharedKeyCodec
 from fglaudit.he.packed_rows import Bundle, PackedRows
@@ -87,6 +88,38 @@ class KeyInFunction(_Encrypting):
         for value in sealed.payload.sealed_fields().values():
             object.__setattr__(value.sealed, "size_of", lambda: secret)
         return sealed
+
+
+_KEPT: dict[str, object] = {}
+
+
+@fault
+class KeyInModule(_Encrypting):
+    """The module keeps what encrypted last."""
+
+    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
+        _KEPT["codec"] = self.codec
+        return super().seal(batch, rng)
+
+
+@fault
+class KeyInClass(_Encrypting):
+    """The class keeps the keys of all its sessions."""
+
+    made: ClassVar[list[tuple[int, ...]]] = []
+
+    def __init__(self, inner: DefenseSession) -> None:
+        super().__init__(inner)
+        self.made.append(self.secret)
+
+
+@fault
+class KeyInOtherModule(_Encrypting):
+    """A module of the standard library has the keys under a name of its own."""
+
+    def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
+        fractions.kept = self.secret  # type: ignore[attr-defined]
+        return super().seal(batch, rng)
 
 
 @fault
@@ -298,20 +331,17 @@ class SomeNumbersBare(_Masked):
         return masks
 
 
-@fault
-class FewSeeds(_Masked):
-    """The tool's masks, of seeds of 16 bits."""
+class _Unmasked(_Masked):
+    """The tool's masks as they are, of another aggregation."""
+
+    def agreed(self, current: MaskingRound) -> None:
+        """Change an aggregation in which keys were exchanged just now."""
+        raise NotImplementedError
 
     def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
-        known, aggregation = self.inner.rounds.get(type(batch.payload)), self.inner._round(batch, rng).aggregation
-        if known is None or known.aggregation is not aggregation:
-            for member in aggregation.members:
-                member._seed = hashlib.sha256(os.urandom(2) + bytes([member.number])).digest()
-            publics = {member.number: member.publics() for member in aggregation.members}
-            for member in aggregation.members:  # they share out what they have now
-                for receiver, share in member.share(publics, aggregation.threshold).items():
-                    aggregation.members[receiver]._channels[member.number] = member._channels[receiver]
-                    aggregation.members[receiver].receive(member.number, share)
+        known, current = self.inner.rounds.get(type(batch.payload)), self.inner._round(batch, rng)
+        if current is not known:
+            self.agreed(current)
         return self.inner.seal(batch, rng)
 
     def forward(self, batch: MessageBatch) -> MessageBatch:
@@ -319,6 +349,21 @@ class FewSeeds(_Masked):
 
     def unseal(self, batch: MessageBatch) -> MessageBatch:
         return self.inner.unseal(batch)
+
+
+@fault
+class FewSeeds(_Unmasked):
+    """The tool's masks, of seeds of 16 bits."""
+
+    def agreed(self, current: MaskingRound) -> None:
+        aggregation = current.aggregation
+        for member in aggregation.members:
+            member._seed = hashlib.sha256(os.urandom(2) + bytes([member.number])).digest()
+        publics = {member.number: member.publics() for member in aggregation.members}
+        for member in aggregation.members:  # they share out what they have now
+            for receiver, share in member.share(publics, aggregation.threshold).items():
+                aggregation.members[receiver]._channels[member.number] = member._channels[receiver]
+                aggregation.members[receiver].receive(member.number, share)
 
 
 @fault
@@ -330,7 +375,30 @@ class FewSeedsLater(FewSeeds):
 
 
 @fault
-class FactorTells(_Masked):
+class SharesOfOne(_Unmasked):
+    """Every member shares out its keys so that a single share gives them."""
+
+    def agreed(self, current: MaskingRound) -> None:
+        members = current.aggregation.members
+        publics = {member.number: member.publics() for member in members}
+        for member in members:
+            for receiver, share in member.share(publics, 1).items():
+                members[receiver].receive(member.number, share)
+
+
+@fault
+class LowThreshold(_Unmasked):
+    """Keys are shared out among all so that one of them has them, and more are stated."""
+
+    def agreed(self, current: MaskingRound) -> None:
+        from fglaudit.secagg.aggregation import Aggregation
+
+        made = current.aggregation
+        current.aggregation = Aggregation(made.size, made.survivors, 1)
+
+
+@fault
+class FactorTells(_Unmasked):
     """The public factor of every row has the row's size behind its digits."""
 
     def seal(self, batch: MessageBatch, rng: torch.Generator) -> MessageBatch:
@@ -342,12 +410,6 @@ class FactorTells(_Masked):
             return dataclasses.replace(rows, factor=rows.factor + 1e-7 * size / 2.0**31)
 
         return _changed(sealed, change)
-
-    def forward(self, batch: MessageBatch) -> MessageBatch:
-        return self.inner.forward(batch)
-
-    def unseal(self, batch: MessageBatch) -> MessageBatch:
-        return self.inner.unseal(batch)
 
 
 @fault
@@ -362,13 +424,15 @@ TOLD: tuple[tuple[str, str], ...] = (
     ("EqualMessagesOnce", "bfv"), ("ZerosOnce", "bfv"), ("CopyBeside", "bfv"), ("PublicMasks", "masked-sums"),
     ("MasksAgain", "masked-sums"), ("LastColumnBare", "masked-sums"), ("FactorTells", "masked-sums"),
     ("SomeNumbersBare", "masked-sums"), ("CopyInScheme", "ckks-models"),
+    ("SharesOfOne", "masked-sums"), ("LowThreshold", "masked-sums"),
 )  # fmt: skip
-"""What shows itself in messages."""
+"""What shows itself in messages or in shares."""
 KNOWN: tuple[tuple[str, str], ...] = (
     ("KeyInOrder", "bfv"), ("KeyInFacts", "bfv"), ("KeyInBytes", "bfv"), ("KeyAtServer", "bfv"),
     ("KeyInFunction", "bfv"),
     ("OneKeyForAllRuns", "bfv"), ("HardlyFlooded", "ckks"), ("FewMasks", "masked-sums"), ("FewSeeds", "masked-sums"),
     ("FewSeedsLater", "masked-sums"), ("OpenedByServer", "bfv"),
+    ("KeyInModule", "bfv"), ("KeyInClass", "bfv"), ("KeyInOtherModule", "bfv"),
 )  # fmt: skip
 """What is not this tool's own, or may tell a key."""
 BROKEN = (*TOLD, *KNOWN)

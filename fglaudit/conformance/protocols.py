@@ -14,6 +14,7 @@ from fglaudit.conformance.exposed_rows import unexposed
 from fglaudit.conformance.one_row import misstated
 from fglaudit.conformance.overlisted_rows import overlisted
 from fglaudit.conformance.public_words import overstated_losses, told_by_words
+from fglaudit.conformance.reached_losses import MOST_GRADIENTS, farther_losses
 from fglaudit.conformance.runs import CPU, Run, example_graph, record
 from fglaudit.conformance.side_channels import KeptMessages, carried_past, told_without_message
 from fglaudit.conformance.unlisted_rows import unlisted
@@ -50,6 +51,8 @@ def check_protocol(protocol: FederatedProtocol, graph: FederatedGraph | None = N
     wrong = misstated(protocol, graph, first) or misread_uploads(protocol, graph, first)
     assert not wrong, wrong
     _check_words(protocol, graph)
+    wrong = farther_losses(protocol, graph)
+    assert not wrong, wrong
     stated = protocol.structure(graph)
     plain = json.loads(json.dumps(stated.to_json()))
     assert Structure.from_json(plain).to_json() == stated.to_json(), "`structure` states plain values, saved as JSON"
@@ -99,7 +102,7 @@ def check_on_large(protocol: FederatedProtocol, graph: FederatedGraph, seed: int
         record(protocol, graph, tamper=first.keep)
     reached = unexposed(protocol, graph, first) or unlisted(protocol, graph, first)
     assert not reached, f"`exposed` lists all nodes whose rows reach an observer; {reached}"
-    wrong = misstated(protocol, graph, first)
+    wrong = misstated(protocol, graph, first) or farther_losses(protocol, graph, most=MOST_GRADIENTS)
     assert not wrong, wrong
     _check_words(protocol, graph)
 

@@ -155,7 +155,7 @@ def _after_replays(
     audits = [*audits, foreign_audit(seen, accounted), sensitivity_audit(seen), fields, *sealing]
     prepared: Staged | None = None
     if isinstance(accounted, Accounted):
-        prepared, found = _replayed(case, accounted)
+        prepared, found = _replayed(case, accounted, seen)
         audits += found
 
     def noise_comes_first() -> bool:
@@ -206,7 +206,7 @@ def _threads(graph: FederatedGraph) -> int | None:
     return 1 if graph.x.numel() < _SMALL else None
 
 
-def _replayed(case: _Case, accounted: Accounted) -> tuple[Staged | None, list[Audit]]:
+def _replayed(case: _Case, accounted: Accounted, seen: Examined) -> tuple[Staged | None, list[Audit]]:
     """Return what is replayed, None where nothing can be, and what came of many replays and of whole trainings."""
     parts = case.protocol, case.graph, case.defense
     with threadpool_limits(limits=1, user_api="openmp"):  # on small tables threads cost many times what they save
@@ -217,7 +217,8 @@ def _replayed(case: _Case, accounted: Accounted) -> tuple[Staged | None, list[Au
             why = f"the defense could not be replayed: {kept(error, 'replays of the defense')}"
             found: tuple[Audit, ...] = (Audit(AuditName.TRADE_OFF, Outcome.UNTESTED, why),)
         else:
-            found = statistical(prepared, *parts, *case.stated, accounted, seed=case.seed)
+            shape = seen.trace.gradients()
+            found = statistical(prepared, *parts, *case.stated, accounted, gradients=shape, seed=case.seed)
         return prepared, [*found, _whole(case, accounted)]
 
 

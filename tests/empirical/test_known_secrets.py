@@ -32,6 +32,11 @@ WHY = {
     "MasksAgain masked-sums": "equal plaintexts give equal bytes, the same message twice",
     "LastColumnBare masked-sums": "masks are not random",
     "SomeNumbersBare masked-sums": "numbers are zero",
+    "SharesOfOne masked-sums": "the shares of 1 of 3 clients give the keys of one, and 2 are stated",
+    "LowThreshold masked-sums": "the shares of 1 of 3 clients give the keys of one, and 2 are stated",
+    "KeyInModule bfv": "where keys outlive their session",
+    "KeyInOtherModule bfv": "in the module fractions, where keys outlive their session",
+    "KeyInClass bfv": "where keys outlive their session",
     "FactorTells masked-sums": "what lies beside ciphertexts, tells",
 }
 
@@ -43,7 +48,7 @@ def few_replacements(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", [" ".join(each) for each in secret_faults.TOLD])
-def test_what_messages_show_is_refuted(name: str) -> None:
+def test_what_messages_or_shares_show_is_refuted(name: str) -> None:
     result = judged(BY_NAME[name], seed=0)
     assert result.outcome is Word.REFUTED
     assert WHY[name] in result.detail

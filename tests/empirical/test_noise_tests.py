@@ -13,6 +13,7 @@ from fglaudit.empirical.audits.noise_tests import (
     Found,
     across,
     along,
+    in_fine_steps,
     in_steps,
     larger,
     light_tails,
@@ -166,3 +167,20 @@ def test_noise_with_more_variance_may_still_be_broken() -> None:
         assert larger(broken) and min(each.p for each in wrong_shape(broken)) < 1e-8
     shared = signs_of(1.5 * FAULTS["a small part in common"](z), derive(3, "signs"))
     assert min(each.p for axis in range(4) for each in along(shared, axis)) < 1e-8
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.float64])
+def test_steps_that_are_finer_than_numbers_coincide(precision: torch.dtype) -> None:
+    noise = torch.randn(2**16, generator=derive(0, "fine steps"), dtype=precision)
+    resolution = 5 * 2.0**-23
+
+    def sent(values: Tensor) -> Tensor:
+        return values.to(torch.float32).double()
+
+    assert in_fine_steps(sent(noise), resolution).p == 1.0
+    for step in (2.0**-18, 2.0**-20, 7.3e-6):
+        stepped = sent((noise.double() / step).round() * step)
+        assert in_steps(stepped, resolution).p > 1e-5
+        found = in_fine_steps(stepped, resolution)
+        assert found.p < 1e-100 and "noise comes in steps of" in found.words
+    assert in_fine_steps(sent(noise), 1e-3).p == 1.0, "of coarse numbers nothing is said"

@@ -16,6 +16,7 @@ REFUTED = {
     "FixedSizeSample sampled-gradients": "sampling",
     "KnownSample sampled-gradients": "sampling",
     "LongDrawnMore sampled-gradients": "sampling",
+    "ClipOfTheLongest gradients": "clip",
     "HalfTheGain sums": "reach",
     "ServerAgain models": "dependence",
     "RowsSeeded bits": "reports",

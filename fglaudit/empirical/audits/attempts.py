@@ -10,6 +10,8 @@ from fglaudit.empirical.audits.class_reports import class_reports_audits
 from fglaudit.empirical.audits.dependence import noise_audits
 from fglaudit.empirical.audits.distinguisher import distinguisher_audit
 from fglaudit.empirical.audits.noiseless_fields import noiseless_fields_audit
+from fglaudit.empirical.audits.own_clip import own_clip_audit
+from fglaudit.empirical.audits.own_sample import own_sample_audit
 from fglaudit.empirical.audits.planted_rows import planted_rows_audit
 from fglaudit.empirical.audits.reached_losses import reached_losses
 from fglaudit.empirical.audits.reports_test import reports_audits
@@ -43,6 +45,7 @@ def audits(
     promise: Guarantee,
     accounted: Accounted,
     *,
+    gradients: tuple[int, int, int] | None = None,
     seed: int,
 ) -> tuple[Audit, ...]:
     """Return what came of every attempt to refute ``accounted``.
@@ -55,6 +58,7 @@ def audits(
         facts, promise: what was stated in the training, of a session that was bound to the protocol's context on this
             graph.
         accounted: what this tool accounted of it.
+        gradients: their shape [E, K, D] in one step of the training, if it was seen.
     """
     if [repr(fact) for fact in rebuilt(prepared.facts)] != [repr(fact) for fact in facts]:
         return (
@@ -83,7 +87,9 @@ def audits(
             ),
         ),
         (AuditName.FIELDS, lambda: noiseless_fields_audit(prepared, seed=seed)),
+        (AuditName.CLIP, lambda: own_clip_audit(prepared, seed=seed)),
         (AuditName.SAMPLING, lambda: sampling_audit(prepared, seed=seed)),
+        (AuditName.SAMPLING, lambda: own_sample_audit(prepared, clients, gradients, seed=seed)),
         (
             AuditName.DISTINGUISHER,
             lambda: independent(lambda staged: distinguisher_audit(staged, accounted, seed=seed)),

@@ -96,6 +96,8 @@ def noise_audits(
         if (z := _standardised(bench, values)) is None:
             seen.left_out.append(f"{bench.fact.distribution} noise on {name} has no test here")
         else:
+            if bench.plain:
+                seen.sizes += [_of(name, each) for each in _steps(bench, z, values)]
             _test_bench(seen, staged, bench, z, seed, number)
     for number, (name, z) in enumerate(seen.kept):
         for other, before in seen.kept[:number]:
@@ -113,8 +115,6 @@ def _test_bench(seen: _Seen, staged: Staged, bench: Bench, z: Tensor, seed: int,
     name = bench.noise.payload
     seen.fewest = min(seen.fewest or z.numel(), z.numel())
     seen.sizes += [_of(name, each) for each in (*noise_tests.too_small(z), *noise_tests.wrong_shape(z))]
-    if bench.plain:
-        seen.sizes.append(_of(name, noise_tests.in_steps(z, bench.resolution())))
     if noise_tests.larger(z):
         seen.untold.append(f"noise on {name} is larger than stated: only its signs were compared")
         z = noise_tests.signs_of(z, derive(seed, "audits", "signs", number))
@@ -126,6 +126,13 @@ def _test_bench(seen: _Seen, staged: Staged, bench: Bench, z: Tensor, seed: int,
     for size in LARGE:
         longer = _at(staged, bench, seed, size)
         seen.sizes += [_of(f"{name}, inputs {size:g} times as long", each) for each in longer]
+
+
+def _steps(bench: Bench, z: Tensor, values: Tensor) -> tuple[Found, Found]:
+    """Return tests of steps in noise that was seen as ``values``, ``z`` as standard normal numbers."""
+    as_it_is = values.double() / (abs(bench.after.factor) * bench.fact.scale)
+    resolution = bench.resolution()
+    return noise_tests.in_steps(z, resolution), noise_tests.in_fine_steps(as_it_is, resolution)
 
 
 def _foreign_randomness(seen: _Seen) -> Audit:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fglaudit.empirical.audits.noise_tests import LARGEST_SEEN
 from fglaudit.empirical.replays.message_stage import start_from
 from fglaudit.empirical.replays.staging import Staged, about_noise, scaled_after
 from fglaudit.facts import (
@@ -142,7 +143,7 @@ class Bench:
         start = 1.0 if self.clip is not None and self.clip.around == "received" else 0.0
         start += abs(self.after.offset / (self.after.factor or 1.0))
         longest = float((self.size_within() * self.values()).abs().max()) + start
-        return 2.0**-23 * (longest / self.fact.scale + 5)
+        return 2.0**-23 * (longest / self.fact.scale + LARGEST_SEEN)
 
     def play(self, session: DefenseSession, release: int, rng: torch.Generator) -> Tensor:
         """Return what leaves the hook less what entered it [S, D], one release."""

@@ -39,6 +39,12 @@ DRAWS = 128
 NEAR = 1e-6
 LATTICE_SAMPLE = 20_000
 """Numbers that are looked at for steps."""
+LARGEST_SEEN = 5.0
+"""Standard deviations up to which numbers are counted on in what is said of their resolution."""
+_SMALL = 0.5
+_ROUNDED = 6.0
+"""Least step that is looked for, in roundings of the numbers that were seen."""
+_LONGEST_GAP, _GAPS, _FEWEST_GAPS = 1e-4, 1500, 300
 
 
 @dataclass(frozen=True)
@@ -167,7 +173,37 @@ def in_steps(z: Tensor, resolution: float) -> Found:
     expected = len(values) ** 2 * near / (2 * math.sqrt(math.pi))
     if expected > len(values) / 10:
         return Found(1.0, "numbers are too coarse to see steps in noise")
-    return Found(float(stats.poisson.sf(seen - 1, expected)), f"{seen} numbers coincide, noise comes in steps")
+    words = f"{seen} numbers coincide: noise comes in steps, or the same again"
+    return Found(float(stats.poisson.sf(seen - 1, expected)), words)
+
+
+def in_fine_steps(z: Tensor, resolution: float) -> Found:
+    """Return whether gaps between neighbours are whole multiples of one step that is too fine to make numbers coincide,
+    and coarser than single precision: what is left over by it is the value's own.
+
+    Of continuous noise a gap's phase in a step is random, so the mean cosine of ``n`` of them is near 0 (Hoeffding, for
+    every step that is tried; neighbouring gaps are nearly independent, so half of them count). Small numbers alone are
+    looked at: they are seen more finely.
+
+    Args:
+        resolution: of the numbers as they were seen, the largest ones.
+    """
+    finest = _ROUNDED * max(resolution - (LARGEST_SEEN - _SMALL) * 2.0**-23, 2.0**-24)
+    values = z.flatten()
+    values = values[values.abs() < _SMALL][:LATTICE_SAMPLE].sort().values
+    gaps = values.diff()
+    gaps = gaps[(gaps > 0) & (gaps < _LONGEST_GAP)][:_GAPS]
+    # Of longer steps phases are not random; a grid has the period of half of its step too.
+    coarsest = min(max(NEAR, 16 * resolution), 0.2 * float(gaps.mean())) if len(gaps) >= _FEWEST_GAPS else 0.0
+    if 2 * finest >= coarsest:
+        return Found(1.0, "numbers are too coarse to see fine steps in noise")
+    # A step that is off by this share is off by a tenth of itself at the longest gap.
+    tried = math.ceil(math.log(coarsest / finest) / (0.1 * finest / _LONGEST_GAP))
+    steps = finest * (coarsest / finest) ** (torch.arange(tried, dtype=torch.float64) / tried)
+    means = torch.cat([(2 * math.pi * gaps / part[:, None]).cos().mean(1) for part in torch.split(steps, 512)])
+    best = int(means.argmax())
+    p = min(1.0, tried * math.exp(-len(gaps) * max(0.0, float(means[best])) ** 2 / 4))
+    return Found(p, f"noise comes in steps of {float(steps[best]):.2g} of its scale, coarser than the numbers sent")
 
 
 def along(z: Tensor, axis: int) -> Iterator[Found]:

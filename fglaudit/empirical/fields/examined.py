@@ -121,11 +121,11 @@ def examined(
     trace = again(graph)
     same, redrawn = moves(trace, again(graph)), moves(trace, again(graph, "B"))
     most = QUICK_PAIRS if quick else max(FEW_PAIRS, min(PAIRS, MOST_NUMBERS // max(1, _numbers(trace))))
-    pairs = _pairs(graph, facts, promise, seed, most)
+    pairs, labels = _pairs(graph, facts, promise, seed, most), _other_labels(graph, promise, seed)
     if held.gradients and promise.unit == "node":
         pairs += far_reaching(graph, derive(seed, "far-reaching records"))
     found = _Found(context, facts, accounted)
-    for pair in pairs:
+    for pair in (*pairs, *labels):
         found.compare(trace, again(pair.graph, forced=trace), same, held, pair)
     # Protocols of this package have tests of their own for rounds further on; others may do anything there.
     if not quick and not registry.shipped("protocol", protocol):
@@ -133,9 +133,10 @@ def examined(
         whole = again(graph, reach=end)
         if len(whole.batches) > len(trace.batches) or len(whole.updates) > len(trace.updates):
             still = moves(whole, again(graph, reach=end))
-            for pair in pairs[:FEW_PAIRS]:
+            for pair in (*pairs[:FEW_PAIRS], *labels):
                 found.compare(whole, again(pair.graph, forced=whole, reach=end), still, held, pair)
     steps = tuple(found.longest.values())
+    pairs += labels
     return Examined(
         trace, same, redrawn, found.moved, found.accuracy, steps, len(pairs), held, reach.rounds, found.more
     )
@@ -164,7 +165,7 @@ class _Found:
         for kind in opened:
             self.moved.setdefault(kind, pair.what)
         self.accuracy |= found.accuracy and not same.accuracy
-        if pair.edges:
+        if pair.edges or pair.many:
             return
         for number, step in steps_of(self.context, self.facts, self.accounted, trace, other, pair):
             if same.of(step.noised):
@@ -176,16 +177,19 @@ class _Found:
 
 
 def _pairs(graph: FederatedGraph, facts: Sequence[Fact], promise: Guarantee, seed: int, most: int) -> list[Replaced]:
-    """Return ``graph`` with one record replaced, at ``most`` such, and with a label or a node fewer where the promise
-    is about these."""
+    """Return ``graph`` with one record replaced, at ``most`` such, and with a node fewer where the promise is about
+    these."""
     pairs = replaced_records(graph, promise.unit or "node", derive(seed, "replaced records"), most)
-    if promise.labels:
-        pairs += relabelled(graph, promise.unit, derive(seed, "other labels"), QUICK_PAIRS)
     if promise.unit == "node" and promise.relation is Relation.ADD_OR_REMOVE:
         bound = first(facts, DegreeBound)
         gone = derive(seed, "nodes taken away")
         pairs += taken_away(graph, bound.bound if bound else graph.num_nodes, gone, QUICK_PAIRS)
     return pairs
+
+
+def _other_labels(graph: FederatedGraph, promise: Guarantee, seed: int) -> list[Replaced]:
+    """Return ``graph`` with other labels, where the promise is about these."""
+    return relabelled(graph, promise.unit, derive(seed, "other labels"), QUICK_PAIRS) if promise.labels else []
 
 
 def _numbers(trace: Trace) -> int:

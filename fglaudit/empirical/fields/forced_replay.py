@@ -102,6 +102,13 @@ class Trace:
     unmade: set[str] = field(default_factory=set)
     accuracy: Tensor | None = None
 
+    def gradients(self) -> tuple[int, int, int] | None:
+        """Return the shape [E, K, D] of the gradients of the first step; None where none were looked at."""
+        if not self.losses or not self.updates:
+            return None
+        losses, models = self.losses[0].shape[:2]
+        return losses, models, self.updates[0].shape[-1]
+
 
 class _EnoughError(Exception):
     """What follows is not replayed."""

@@ -40,7 +40,7 @@ class _Asking(DefenseSession):
         return True
 
 
-class _Summing(_Asking):
+class _SummingSession(_Asking):
     """Sums gradients itself, so that they can be held fixed."""
 
     def local_update(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
@@ -48,13 +48,15 @@ class _Summing(_Asking):
 
 
 @dataclass(frozen=True)
-class _Nothing(Defense):
-    name: ClassVar[str] = "nothing"
+class PlainSums(Defense):
+    """Leaves everything as it is; gradients of losses are asked for one by one, and added up."""
 
-    gradients: bool
+    name: ClassVar[str] = "plain sums"
+
+    gradients: bool = True
 
     def bind(self, context: Context) -> DefenseSession:
-        return _Summing() if self.gradients else _Asking()
+        return _SummingSession() if self.gradients else _Asking()
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def unnamed_fields(
     """
     context, found = protocol.context(graph), dict[str, str]()
     for promise in _promises(context):
-        defense, held, reach = _Nothing(promise.gradients), promise.held(), Reach.of(counted)
+        defense, held, reach = PlainSums(promise.gradients), promise.held(), Reach.of(counted)
 
         def again(world: FederatedGraph, forced: Trace | None = None) -> Trace:
             return replay(

@@ -1,5 +1,5 @@
 """Graphs that differ from a given one in one record: a node's row, its label, a node with its edges, all rows or labels
-of one client, or one edge."""
+of one client, or one edge; or in the labels of all validation nodes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from fglaudit.graph import FederatedGraph, canonical_edges
 
 PAIRS = 20
 """Records that are replaced at most."""
+_ALIKE = 3
+"""Classes that all validation nodes get, one after the other."""
 _STEPS = (1, 2, 3)
 """Distances for which a node is sought that has most training nodes near."""
 
@@ -29,12 +31,14 @@ class Replaced:
         what: in words.
         edges: whether a node's edges are gone with it. Whoever draws a number for every edge then draws others, so that
             lengths of steps do not compare.
+        many: whether it is more than one record: what moves with them moves with one, and how far says nothing.
     """
 
     graph: FederatedGraph
     zeroed: bool
     what: str
     edges: bool = False
+    many: bool = False
 
 
 def replaced_records(graph: FederatedGraph, unit: str, rng: torch.Generator, pairs: int = PAIRS) -> list[Replaced]:
@@ -123,18 +127,31 @@ def taken_away(graph: FederatedGraph, most: int, rng: torch.Generator, pairs: in
 
 
 def relabelled(graph: FederatedGraph, unit: str, rng: torch.Generator, pairs: int) -> list[Replaced]:
-    """Return ``graph`` with the next class for one training node, or for all of one client: for guarantees that name
-    labels too. None where nodes have several labels."""
+    """Return ``graph`` with the next class for one training node, or for all of one client, and with others for all
+    validation nodes together, by which a training may be chosen: for guarantees that name labels too. None where nodes
+    have several labels."""
+    if graph.y.dim() != 1:
+        return []
     trained = [held[train] for held, train in zip(graph.clients, graph.train, strict=True) if train.dim() == 1]
     records = [nodes for nodes in trained if len(nodes)]
     if unit != "client" and records:
         records = [node[None] for node in torch.unique(torch.cat(records))]
     found = []
-    for number in torch.randperm(len(records), generator=rng)[:pairs].tolist():
+
+    def relabel(nodes: Tensor, others: Tensor, who: str, *, many: bool = False) -> None:
         y = graph.y.clone()
-        y[records[number]] = (y[records[number]] + 1) % graph.num_classes
+        y[nodes] = others % graph.num_classes
+        found.append(Replaced(dataclasses.replace(graph, y=y), False, f"other labels of {who}", many=many))
+
+    chosen_by = [held[val] for held, val in zip(graph.clients, graph.val, strict=True) if val.dim() == 1]
+    if len(chosen := torch.unique(torch.cat(chosen_by or [torch.empty(0, dtype=torch.long)]))):
+        own = graph.y[chosen]
+        alike = (torch.full_like(own, label) for label in range(min(_ALIKE, graph.num_classes)))
+        for others in (own + 1, *alike):  # what is chosen by them need not differ every time
+            relabel(chosen, others, "validation nodes", many=True)
+    for number in torch.randperm(len(records), generator=rng)[:pairs].tolist():
         who = "a client" if unit == "client" else f"node {int(records[number])}"
-        found.append(Replaced(dataclasses.replace(graph, y=y), False, f"other labels of {who}"))
+        relabel(records[number], graph.y[records[number]] + 1, who)
     return found
 
 

@@ -94,7 +94,7 @@ def ciphertext_audits(
     why = "what a key of this scheme looks like is not known here"
     keys = key_audit(trace.clear, codecs, rounds) if known else Audit(AuditName.KEY_MATERIAL, Outcome.UNTESTED, why)
     masks = [masks_audit(trace, rounds, foreign=foreign)] if rounds else []
-    return (scheme, fresh, *others, *beside, keys, *masks, *coalitions_audit(trace))
+    return (scheme, fresh, *others, *beside, keys, *masks, *coalitions_audit(trace, rounds))
 
 
 def _codecs(trace: SealedTrace) -> list[Codec]:

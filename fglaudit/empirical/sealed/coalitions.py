@@ -1,4 +1,5 @@
-"""Which coalitions of clients open a message whose key is shared out? Tried on ciphertexts that were really sent.
+"""Which coalitions of clients open a message whose key is shared out? Tried on ciphertexts that were really sent, and
+on the shares of masks' keys that clients really hold.
 
 Of every size below the threshold one coalition is tried, and of the largest size every one; each does all that its
 shares allow. What it opens is compared with what was sealed. And a ciphertext that is opened for two clients is open to
@@ -7,28 +8,55 @@ the server: each one's partial decryption travels to the other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
+from fglaudit.defenses.aggregation.secure_aggregation import MaskingRound, MaskingSession
 from fglaudit.empirical.sealed.replay import SealedTrace
 from fglaudit.guarantees import Audit, AuditName, Outcome
 from fglaudit.he.packed_rows import PackedRows
 from fglaudit.he.threshold_bfv import ThresholdBfv
+from fglaudit.secagg.shares import join
 
 _BY_CHANCE = 0.01
 """Of the slots: what shares that do not suffice open is random modulo a prime of 51 bits."""
 
 
-def coalitions_audit(trace: SealedTrace) -> tuple[Audit, ...]:
-    """Return whether fewer clients than the threshold open a ciphertext, and all together do; nothing where no key is
-    shared out."""
+def coalitions_audit(trace: SealedTrace, rounds: Sequence[MaskingRound]) -> tuple[Audit, ...]:
+    """Return whether fewer clients than the threshold open a ciphertext, or have keys of masks, and all together do;
+    nothing where no key is shared out."""
     found: dict[int, Audit] = {}
     for _, after in trace.sealings:
         for value in after.payload.sealed_fields().values():
             rows = value.sealed
             if isinstance(rows, PackedRows) and isinstance(rows.codec, ThresholdBfv) and id(rows.codec) not in found:
                 found[id(rows.codec)] = _tried(rows.codec, rows)
-    return tuple(found.values())
+    return (*found.values(), *([_shared(trace, rounds)] if rounds else []))
+
+
+def _shared(trace: SealedTrace, rounds: Sequence[MaskingRound]) -> Audit:
+    """Return whether the shares of fewer members than stated give keys or seeds of others."""
+    sealing = trace.session.sealed_by()
+    for current in rounds:
+        members, threshold = current.aggregation.members, current.aggregation.threshold
+        least = max(threshold, sealing.defense.least(len(members)) if isinstance(sealing, MaskingSession) else 0)
+        pooled = members[: least - 1]
+        for owner in members if pooled else ():
+            held = {member.number: member.held()[owner.number] for member in pooled if owner.number in member.held()}
+            mask, _, seed = owner.key_material()
+            secrets = [int.from_bytes(mask, "big"), int.from_bytes(seed, "big")]
+            if held and any(one == other for one, other in zip(join(held), secrets, strict=True)):
+                why = (
+                    f"the shares of {len(held)} of {len(members)} clients give the keys of one, and {least} are stated"
+                )
+                return Audit(AuditName.COALITIONS, Outcome.REFUTED, why)
+            if len(held) < len(pooled):
+                why = "members do not hold a share of every other's keys, so that who has them is not known"
+                return Audit(AuditName.COALITIONS, Outcome.UNTESTED, why)
+    words = f"{len(rounds)} aggregations: shares of one client fewer than stated give no key"
+    return Audit(AuditName.COALITIONS, Outcome.PASSED, words)
 
 
 def _tried(codec: ThresholdBfv, rows: PackedRows) -> Audit:

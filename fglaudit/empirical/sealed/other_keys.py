@@ -1,10 +1,12 @@
-"""A defense bound anew must have other keys, and state the same: else who has its code has its keys, or what it states
-may be made of them."""
+"""A defense bound anew must have other keys, state the same and keep nothing outside of itself: else who has its code
+has its keys, what it states may be made of them, or they lie where others may read them."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from fglaudit.context import Context
@@ -20,6 +22,7 @@ from fglaudit.payloads import MessageBatch
 from fglaudit.rng import derive
 from fglaudit.sealing import SealedRows
 from fglaudit.wire.observing.foreign import is_foreign
+from fglaudit.wire.observing.isolation import outside_state
 
 if TYPE_CHECKING:
     from fglaudit.secagg.member import Member
@@ -59,12 +62,17 @@ def later_too(trace: SealedTrace, rounds: int, seed: int) -> SealedTrace:
 
 def other_keys_audits(trace: SealedTrace, defense: Defense, context: Context, seed: int) -> tuple[Audit, ...]:
     """Return what a second bind tells of keys."""
+    outside, modules = outside_state(trace.session), _names()
     other = defense.bind(context)
     if _stated(trace.session) != _stated(other):
         why = "what the defense states is something else when it is bound anew, so that it may tell its keys"
         return (Audit(AuditName.KEY_MATERIAL, Outcome.UNTESTED, why),)
     for before, _ in trace.first_of_kinds():
         after = sealed_again(other, before, before.round, seed)
+        where = "its module, its classes or its functions" if outside_state(trace.session) != outside else ""
+        if where := where or _written(modules):
+            why = f"the defense keeps something in {where}, where keys outlive their session; keep it in the session"
+            return (Audit(AuditName.KEY_MATERIAL, Outcome.UNTESTED, why),)
         ours = {blob for _, sent in trace.sealings for codec in codecs_of(sent) for blob, _ in codec.key_material()}
         if any(blob in ours for codec in codecs_of(after) for blob, _ in codec.key_material()):
             why = "the defense bound anew has the same key: whoever has its code may have the key"
@@ -76,6 +84,19 @@ def other_keys_audits(trace: SealedTrace, defense: Defense, context: Context, se
             why = "masks are of the same keys when the defense is bound anew"
             return (Audit(AuditName.MASKS, Outcome.REFUTED, why),)
     return ()
+
+
+def _names() -> dict[str, dict[str, int]]:
+    """Return what every module holds by name."""
+    found = [(name, module) for name, module in list(sys.modules.items()) if isinstance(module, ModuleType)]
+    return {name: {held: id(value) for held, value in list(vars(module).items())} for name, module in found}
+
+
+def _written(before: Mapping[str, Mapping[str, int]]) -> str:
+    """Return which of the modules ``before`` holds anything else by now; empty if none does."""
+    now = _names()
+    changed = (n for n, names in before.items() if any(names.get(held) != at for held, at in now.get(n, {}).items()))
+    return next((f"the module {name}" for name in changed), "")
 
 
 def _of(members: Iterable[Member]) -> list[bytes]:

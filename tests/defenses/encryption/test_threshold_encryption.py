@@ -174,7 +174,7 @@ def test_no_ciphertext_is_opened_for_two_clients(monkeypatch: pytest.MonkeyPatch
 
     def audited() -> Audit:
         trace = sealed_replay(sums, graph, ThresholdEncryption(), sums.context(graph), seed=0, device=CPU)
-        return coalitions_audit(trace)[0]
+        return coalitions_audit(trace, ())[0]
 
     assert audited().outcome is Outcome.PASSED
     real = Layout.of
@@ -188,9 +188,9 @@ def test_a_share_that_opens_alone_is_refuted(monkeypatch: pytest.MonkeyPatch) ->
     """Planted: whatever the coalition, all shares are used, as under a shared key."""
     defense, context = ThresholdEncryption(), SUMS.context(GRAPH)
     trace: SealedTrace = sealed_replay(SUMS, GRAPH, defense, context, seed=0, device=CPU)
-    (honest,) = coalitions_audit(trace)
+    (honest,) = coalitions_audit(trace, ())
     assert honest.outcome is Outcome.PASSED
     real = ThresholdBfv.opened_by
     monkeypatch.setattr(ThresholdBfv, "opened_by", lambda self, holders, c: real(self, range(self.parties), c))
-    (broken,) = coalitions_audit(trace)
+    (broken,) = coalitions_audit(trace, ())
     assert broken.outcome is Outcome.REFUTED and "open 100.0 %" in broken.detail

@@ -1,0 +1,152 @@
+"""Do losses of local training see as far as ``examples`` state? From ``hops`` and ``by_degree`` follows how many losses
+one node changes, and so the noise on gradients: it is too small where a loss sees farther than stated, though no
+release is seen to move too far on a graph whose nodes reach few losses.
+
+A row reaches the losses of training nodes within ``hops`` steps. An edge that goes changes what its two ends see, which
+reaches losses one step less far; as far as a row, if weights depend on degrees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from fglaudit.conformance.runs import CPU
+from fglaudit.context import Examples
+from fglaudit.empirical.fields.forced_replay import Held, Reach, Trace, replay
+from fglaudit.empirical.fields.one_record import changed_losses
+from fglaudit.empirical.fields.unnamed import PlainSums
+from fglaudit.empirical.replays.canaries import LENGTH
+from fglaudit.graph import FederatedGraph
+from fglaudit.interfaces import FederatedProtocol
+from fglaudit.rng import derive
+
+_TRIED = 4
+"""Rows, and edges, that are changed one at a time."""
+_CANDIDATES = 256
+"""Among which those are sought from which most training nodes are one step too far."""
+MOST_GRADIENTS = 2**22
+"""Numbers of all training nodes' rows, up to which gradients of single losses are asked of a large graph too."""
+_FIRST_ROUND = Reach(rounds=1)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A graph with one thing changed, and how many losses that may change: ``within`` as stated, ``beyond`` with one
+    step more."""
+
+    graph: FederatedGraph
+    what: str
+    within: int
+    beyond: int
+
+
+def farther_losses(protocol: FederatedProtocol, graph: FederatedGraph, most: int | None = None) -> str:
+    """Return in words what reaches more losses than ``examples`` state; empty if nothing was seen to.
+
+    Args:
+        most: numbers of all training nodes' rows beyond which nothing is asked; None: any.
+    """
+    examples = protocol.examples(graph)
+    rows = graph.num_features * sum(int(train.sum()) for train in graph.train)
+    if most is not None and rows > most:
+        return ""
+    if isinstance(examples, str) or graph.x.dim() != 2 or any(train.dim() != 1 for train in graph.train):
+        return ""
+    context, held = protocol.context(graph), Held(gradients=True)
+
+    def again(world: FederatedGraph, forced: Trace | None = None) -> Trace:
+        return replay(
+            protocol,
+            world,
+            PlainSums(),
+            context,
+            seed=0,
+            device=CPU,
+            forced=forced,
+            held=held,
+            reach=_FIRST_ROUND,
+        )
+
+    first = again(graph)
+    if changed_losses(first, again(graph)):
+        return ""  # they differ by themselves
+    for trial in (*_rows(graph, examples), *_edges(protocol, graph, examples)):
+        changed = changed_losses(first, again(trial.graph, first))
+        # Many more are none that see too far: whoever draws a number for every edge then draws others.
+        if trial.within < changed <= trial.beyond:
+            weights = f"weights that {'' if examples.by_degree else 'do not '}depend on degrees"
+            return (
+                f"`examples` state that losses see {examples.hops} hops far, with {weights}, so that {trial.what}"
+                f" changes {trial.within} losses of a step at most; it changes {changed}"
+            )
+    return ""
+
+
+def _rows(graph: FederatedGraph, examples: Examples) -> Iterator[_Trial]:
+    """Yield other rows for single nodes, on which losses one step too far may depend."""
+    nodes = _some(torch.arange(graph.num_nodes))
+    for at, within, beyond in _telling(graph, examples, nodes[:, None], examples.hops):
+        node, x = int(nodes[at]), graph.x.clone()
+        x[node] = LENGTH * torch.randn(x[node].shape, generator=derive(0, "reached losses", node))
+        yield _Trial(replace(graph, x=x), f"the row of node {node}", within, beyond)
+
+
+def _edges(protocol: FederatedProtocol, graph: FederatedGraph, examples: Examples) -> Iterator[_Trial]:
+    """Yield the graph without single edges within clients. Draws among neighbours depend on all of them, and where
+    losses see other clients' nodes, or edges enter what is sent besides, nothing is promised about edges."""
+    if examples.across or examples.widest is not None or protocol.cross_edges(graph):
+        return
+    row, column = graph.edge_index if examples.pooled else _inside(graph)
+    pairs = _some(torch.stack([row, column], 1)[row < column])
+    steps = examples.hops - (0 if examples.by_degree and examples.hops else 1)
+    for at, within, beyond in _telling(graph, examples, pairs, steps):
+        one, other = pairs[at].tolist()
+        ends = graph.edge_index
+        gone = ((ends[0] == one) & (ends[1] == other)) | ((ends[0] == other) & (ends[1] == one))
+        world = replace(graph, edge_index=ends[:, ~gone])
+        yield _Trial(world, f"the edge between nodes {one} and {other}", within, beyond)
+
+
+def _some(candidates: Tensor) -> Tensor:
+    order = torch.randperm(len(candidates), generator=derive(0, "reached losses", len(candidates)))
+    return candidates[order[:_CANDIDATES]]
+
+
+def _telling(graph: FederatedGraph, examples: Examples, starts: Tensor, steps: int) -> Sequence[tuple[int, int, int]]:
+    """Return which ``starts`` [C, S], nodes each, have most losses ``steps + 1`` away and none closer than that, with
+    how many losses there are within ``steps`` and within one more."""
+    if not len(starts):
+        return ()
+    counted = torch.zeros(graph.num_nodes)
+    for held, train in zip(graph.clients, graph.train, strict=True):
+        counted.index_add_(0, held, train.float())
+    losses = torch.where(counted > 0, counted.clamp(min=examples.per_node), 0).double().numpy()
+    row, column = graph.edge_index if examples.across or examples.pooled else _inside(graph)
+    size = graph.num_nodes
+    step = sp.csr_array((np.ones(len(row)), (row.numpy(), column.numpy())), shape=(size, size)) + sp.eye_array(size)
+    at = np.repeat(np.arange(len(starts)), starts.shape[1])
+    reached = sp.csr_array((np.ones(len(at)), (at, starts.flatten().numpy())), shape=(len(starts), size))
+    within = np.zeros(len(starts))
+    for _ in range(steps + 1):
+        within = reached @ losses
+        reached = sp.csr_array(reached @ step)
+        reached.data[:] = 1
+    beyond = reached @ losses
+    best = np.argsort(within - beyond, kind="stable")[:_TRIED]
+    return [(int(n), round(within[n]), round(beyond[n])) for n in best.tolist() if beyond[n] > within[n]]
+
+
+def _inside(graph: FederatedGraph) -> Tensor:
+    """Return the edges [2, E] between nodes of one client."""
+    row, column = graph.edge_index
+    kept = torch.zeros(len(row), dtype=torch.bool)
+    for held in graph.clients:
+        mine = torch.zeros(graph.num_nodes, dtype=torch.bool).index_fill_(0, held, True)
+        kept |= mine[row] & mine[column]
+    return graph.edge_index[:, kept]
