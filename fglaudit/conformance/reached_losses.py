@@ -124,8 +124,7 @@ def _telling(graph: FederatedGraph, examples: Examples, starts: Tensor, steps: i
     if not len(starts):
         return ()
     counted = torch.zeros(graph.num_nodes)
-    for held, train in zip(graph.clients, graph.train, strict=True):
-        counted.index_add_(0, held, train.float())
+    counted.index_add_(0, torch.cat(graph.clients), torch.cat(graph.train).float())
     losses = torch.where(counted > 0, counted.clamp(min=examples.per_node), 0).double().numpy()
     row, column = graph.edge_index if examples.across or examples.pooled else _inside(graph)
     size = graph.num_nodes
@@ -143,10 +142,10 @@ def _telling(graph: FederatedGraph, examples: Examples, starts: Tensor, steps: i
 
 
 def _inside(graph: FederatedGraph) -> Tensor:
-    """Return the edges [2, E] between nodes of one client."""
-    row, column = graph.edge_index
-    kept = torch.zeros(len(row), dtype=torch.bool)
-    for held in graph.clients:
-        mine = torch.zeros(graph.num_nodes, dtype=torch.bool).index_fill_(0, held, True)
-        kept |= mine[row] & mine[column]
-    return graph.edge_index[:, kept]
+    """Return the edges [2, E] both of whose ends one client has."""
+    clients = np.repeat(np.arange(graph.num_clients), [len(held) for held in graph.clients])
+    at = torch.cat(graph.clients).numpy(), clients
+    held = sp.csr_array((np.ones(len(clients)), at), shape=(graph.num_nodes, graph.num_clients))
+    row, column = graph.edge_index.numpy()
+    shared = held[row].multiply(held[column]).sum(1)
+    return graph.edge_index[:, torch.from_numpy(shared > 0)]
