@@ -153,6 +153,9 @@ def _plain(text: str) -> str:
     return text.replace(THIN, " ")
 
 
+_HOW_TO_PROMISE = "; `guarantee()` of its session returns what is, see docs/tutorial-own-defense.md"
+
+
 def guarantee_lines(records: Sequence[CellRecord]) -> Iterator[Line]:
     """Say what became of the guarantee: by the verdict of the records, else by the epsilon that replays showed."""
     first = records[0].findings[0]
@@ -164,12 +167,13 @@ def guarantee_lines(records: Sequence[CellRecord]) -> Iterator[Line]:
         said = verdicts[0]
         by_author = said.claimed is not None and said.word is not Word.VERIFIED  # what was verified, its reason says
         promised = f", epsilon {said.claimed:.3g} by its author" if by_author else ""
-        yield Line(f"guarantee: {said.word}{promised}{f': {said.reason}' if said.reason else ''}")
+        reason = f"{said.reason}{_HOW_TO_PROMISE}" if said.word is Word.NONE else said.reason
+        yield Line(f"guarantee: {said.word}{promised}{f': {reason}' if reason else ''}")
     elif first.epsilon_claimed is not None or first.epsilon_accounted is not None:
         stated = first.epsilon_accounted if first.epsilon_accounted is not None else first.epsilon_claimed
         yield Line(f"guarantee: claimed: epsilon {stated:.3g} per {first.privacy_unit or 'no unit'}; not contradicted")
     else:
-        yield Line("guarantee: none is promised")
+        yield Line(f"guarantee: none is promised{_HOW_TO_PROMISE}")
 
 
 def unchecked(records: Sequence[CellRecord]) -> tuple[str, ...]:

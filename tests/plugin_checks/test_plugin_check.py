@@ -104,6 +104,12 @@ def test_a_refuted_verdict_is_the_gravest_fault() -> None:
     assert line.code is ExitCode.DONE and line.text.startswith("guarantee: claimed")
 
 
+def test_who_promises_nothing_is_told_how_to_promise() -> None:
+    cell = make_cell(("fedgcn", {"hops": 1}, 0.8), ("gaussian", {"epsilon": 8.0}), 0)
+    (line,) = guarantee_lines([replace(cell, verdict=Verdict(Word.NONE, "nothing is promised"))])
+    assert line.text.startswith("guarantee: none: nothing is promised; `guarantee()` of its session")
+
+
 def test_an_epsilon_that_its_facts_do_not_give_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "liar.py"
     file.write_text(LIAR)
