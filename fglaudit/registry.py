@@ -219,12 +219,13 @@ def construct(cls: type[Any], what: str, arguments: Mapping[str, Any], where: st
     """
     prefix = f"{where}: " if where else ""
     known = {f.name: f for f in fields(cls) if f.init}
-    also: Mapping[str, str] = getattr(cls, "also", {})
+    words = getattr(cls, "also", {})
+    also: Mapping[str, str] = words if isinstance(words, Mapping) else {}
     values: dict[str, Any] = {}
     try:
         hints = hints_of(cls, what)
         for key, value in arguments.items():
-            field = also.get(key, key)
+            field = key if key in known else also.get(key, key)
             if field not in known:
                 raise unknown(f"field of {what}", str(key), known)
             if field in values:

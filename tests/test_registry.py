@@ -186,3 +186,11 @@ def test_every_other_word_is_of_a_field_and_is_none_itself() -> None:
             fields = {field.name for field in dataclasses.fields(cls)}
             also = getattr(cls, "also", {})
             assert set(also.values()) <= fields and not fields & set(also), name
+
+
+def test_a_field_of_that_name_is_a_field() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Also:
+        also: str = "more"
+
+    assert registry.construct(Also, "it", {"also": "this"}) == Also("this")
