@@ -19,7 +19,7 @@ from torch import Tensor
 from fglaudit.conformance.runs import CPU
 from fglaudit.context import Examples
 from fglaudit.empirical.fields.forced_replay import Held, Reach, Trace, replay
-from fglaudit.empirical.fields.one_record import changed_losses
+from fglaudit.empirical.fields.one_record import changed_in_steps, changed_losses
 from fglaudit.empirical.fields.unnamed import PlainSums
 from fglaudit.empirical.replays.canaries import LENGTH
 from fglaudit.graph import FederatedGraph
@@ -37,13 +37,13 @@ _FIRST_ROUND = Reach(rounds=1)
 
 @dataclass(frozen=True)
 class _Trial:
-    """A graph with one thing changed, and how many losses that may change: ``within`` as stated, ``beyond`` with one
-    step more."""
+    """A graph with one thing changed, and how many losses that may change as stated; what changes with it even one step
+    farther changes with the rows of the nodes ``near``."""
 
     graph: FederatedGraph
     what: str
     within: int
-    beyond: int
+    near: Tensor
 
 
 def farther_losses(protocol: FederatedProtocol, graph: FederatedGraph, most: int | None = None) -> str:
@@ -58,28 +58,15 @@ def farther_losses(protocol: FederatedProtocol, graph: FederatedGraph, most: int
         return ""
     if isinstance(examples, str) or graph.x.dim() != 2 or any(train.dim() != 1 for train in graph.train):
         return ""
-    context, held = protocol.context(graph), Held(gradients=True)
-
-    def again(world: FederatedGraph, forced: Trace | None = None) -> Trace:
-        return replay(
-            protocol,
-            world,
-            PlainSums(),
-            context,
-            seed=0,
-            device=CPU,
-            forced=forced,
-            held=held,
-            reach=_FIRST_ROUND,
-        )
-
-    first = again(graph)
-    if changed_losses(first, again(graph)):
+    first = _replayed(protocol, graph)
+    if changed_losses(first, _replayed(protocol, graph)):
         return ""  # they differ by themselves
-    for trial in (*_rows(graph, examples), *_edges(protocol, graph, examples)):
-        changed = changed_losses(first, again(trial.graph, first))
-        # Many more are none that see too far: whoever draws a number for every edge then draws others.
-        if trial.within < changed <= trial.beyond:
+    found = [(trial, changed_losses(first, _again(protocol, trial, first))) for trial in _rows(graph, examples)]
+    edges = [(trial, _again(protocol, trial, first)) for trial in _edges(protocol, graph, examples)]
+    if not any(_other_draws(protocol, graph, first, trial, again) for trial, again in edges):
+        found += [(trial, changed_losses(first, again)) for trial, again in edges]
+    for trial, changed in found:
+        if changed > trial.within and _seen_again(protocol, graph, trial):
             weights = f"weights that {'' if examples.by_degree else 'do not '}depend on degrees"
             return (
                 f"`examples` state that losses see {examples.hops} hops far, with {weights}, so that {trial.what}"
@@ -88,13 +75,54 @@ def farther_losses(protocol: FederatedProtocol, graph: FederatedGraph, most: int
     return ""
 
 
+def _replayed(protocol: FederatedProtocol, world: FederatedGraph, forced: Trace | None = None, seed: int = 0) -> Trace:
+    context, held = protocol.context(world), Held(gradients=True)
+    return replay(
+        protocol,
+        world,
+        PlainSums(),
+        context,
+        seed=seed,
+        device=CPU,
+        forced=forced,
+        held=held,
+        reach=_FIRST_ROUND,
+    )
+
+
+def _again(protocol: FederatedProtocol, trial: _Trial, first: Trace, seed: int = 0) -> Trace:
+    return _replayed(protocol, trial.graph, first, seed)
+
+
+def _other_draws(protocol: FederatedProtocol, graph: FederatedGraph, first: Trace, trial: _Trial, again: Trace) -> bool:
+    """Whether losses change that no row near the edge reaches: what is drawn then depends on how many edges there are,
+    and other losses get other draws."""
+    reached = _replayed(protocol, replace(graph, x=_other_rows(graph, trial.near)), first)
+    both = zip(changed_in_steps(first, again), changed_in_steps(first, reached), strict=False)
+    return any(bool((changed & ~near).any()) for changed, near in both)
+
+
+def _seen_again(protocol: FederatedProtocol, graph: FederatedGraph, trial: _Trial) -> bool:
+    """Whether other draws show it too."""
+    first = _replayed(protocol, graph, seed=1)
+    return changed_losses(first, _again(protocol, trial, first, seed=1)) > trial.within
+
+
 def _rows(graph: FederatedGraph, examples: Examples) -> Iterator[_Trial]:
-    """Yield other rows for single nodes, on which losses one step too far may depend."""
-    nodes = _some(torch.arange(graph.num_nodes))
-    for at, within, beyond in _telling(graph, examples, nodes[:, None], examples.hops):
-        node, x = int(nodes[at]), graph.x.clone()
-        x[node] = LENGTH * torch.randn(x[node].shape, generator=derive(0, "reached losses", node))
-        yield _Trial(replace(graph, x=x), f"the row of node {node}", within, beyond)
+    """Yield other rows for single nodes, on which losses one step too far may depend. What is 0 stays so: who draws a
+    number for every other entry goes on to draw the same."""
+    nodes = _some(torch.arange(graph.num_nodes)[(graph.x != 0).any(1)])
+    for at, within in _telling(graph, examples, nodes[:, None], examples.hops):
+        world = replace(graph, x=_other_rows(graph, nodes[at, None]))
+        yield _Trial(world, f"the row of node {int(nodes[at])}", within, nodes[at, None])
+
+
+def _other_rows(graph: FederatedGraph, nodes: Tensor) -> Tensor:
+    """Return the features with other ones for ``nodes``, 0 where they were 0."""
+    rows, x = graph.x[nodes], graph.x.clone()
+    other = LENGTH * torch.randn(rows.shape, generator=derive(0, "reached losses", int(nodes[0])))
+    x[nodes] = torch.where(rows != 0, other.to(rows), 0)
+    return x
 
 
 def _edges(protocol: FederatedProtocol, graph: FederatedGraph, examples: Examples) -> Iterator[_Trial]:
@@ -105,12 +133,17 @@ def _edges(protocol: FederatedProtocol, graph: FederatedGraph, examples: Example
     row, column = graph.edge_index if examples.pooled else _inside(graph)
     pairs = _some(torch.stack([row, column], 1)[row < column])
     steps = examples.hops - (0 if examples.by_degree and examples.hops else 1)
-    for at, within, beyond in _telling(graph, examples, pairs, steps):
+    for at, within in _telling(graph, examples, pairs, steps):
         one, other = pairs[at].tolist()
-        ends = graph.edge_index
-        gone = ((ends[0] == one) & (ends[1] == other)) | ((ends[0] == other) & (ends[1] == one))
-        world = replace(graph, edge_index=ends[:, ~gone])
-        yield _Trial(world, f"the edge between nodes {one} and {other}", within, beyond)
+        near = torch.cat([column[torch.isin(row, pairs[at])], pairs[at]]) if examples.by_degree else pairs[at]
+        world = _without(graph, one, other)
+        yield _Trial(world, f"the edge between nodes {one} and {other}", within, near)
+
+
+def _without(graph: FederatedGraph, one: int, other: int) -> FederatedGraph:
+    row, column = graph.edge_index
+    gone = ((row == one) & (column == other)) | ((row == other) & (column == one))
+    return replace(graph, edge_index=graph.edge_index[:, ~gone])
 
 
 def _some(candidates: Tensor) -> Tensor:
@@ -118,9 +151,9 @@ def _some(candidates: Tensor) -> Tensor:
     return candidates[order[:_CANDIDATES]]
 
 
-def _telling(graph: FederatedGraph, examples: Examples, starts: Tensor, steps: int) -> Sequence[tuple[int, int, int]]:
+def _telling(graph: FederatedGraph, examples: Examples, starts: Tensor, steps: int) -> Sequence[tuple[int, int]]:
     """Return which ``starts`` [C, S], nodes each, have most losses ``steps + 1`` away and none closer than that, with
-    how many losses there are within ``steps`` and within one more."""
+    how many losses there are within ``steps``."""
     if not len(starts):
         return ()
     counted = torch.zeros(graph.num_nodes)
@@ -138,7 +171,7 @@ def _telling(graph: FederatedGraph, examples: Examples, starts: Tensor, steps: i
         reached.data[:] = 1
     beyond = reached @ losses
     best = np.argsort(within - beyond, kind="stable")[:_TRIED]
-    return [(int(n), round(within[n]), round(beyond[n])) for n in best.tolist() if beyond[n] > within[n]]
+    return [(int(n), round(within[n])) for n in best.tolist() if beyond[n] > within[n]]
 
 
 def _inside(graph: FederatedGraph) -> Tensor:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+import torch
 
 from bench.redteam.protocol_lies import DegreesUnstated, FewerHops
 from fglaudit.conformance.reached_losses import farther_losses
+from fglaudit.graph import canonical_edges
 from fglaudit.interfaces import FederatedProtocol
 from fglaudit.protocols.baselines.fedavg_sage import FedAvgSage
 from fglaudit.protocols.baselines.gat import GAT
 from fglaudit.protocols.baselines.gcn import GCN
 from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.protocols.private.structure_only import StructureOnly
+from fglaudit.rng import derive
 from fglaudit.testing import check_protocol, example_graph
 
 GRAPH = example_graph(nodes=200, features=4, clients=2)
@@ -41,3 +46,15 @@ def test_honest_statements_pass(protocol: FederatedProtocol) -> None:
 
 def test_edges_that_enter_what_is_sent_besides_are_left_alone() -> None:
     assert farther_losses(StructureOnly(hops=(2,), width=48, rounds=1, features_at_home="own-subgraph"), GRAPH) == ""
+
+
+@pytest.mark.parametrize("seed", [1, 15])
+def test_draws_that_depend_on_how_many_edges_there_are_accuse_nobody(seed: int) -> None:
+    assert farther_losses(FedGCN(hops=0, rounds=1, dropout=0.5), example_graph(seed=seed)) == ""
+
+
+def test_rows_that_reach_much_farther_are_told_on_a_dense_graph() -> None:
+    drawn = torch.randint(300, (2, 4500), generator=derive(0, "dense"))
+    dense = canonical_edges(drawn[:, drawn[0] != drawn[1]], 300)
+    graph = replace(example_graph(nodes=300, features=4, clients=2), edge_index=dense)
+    assert "the row of node" in farther_losses(FewerHops(rounds=1), graph)

@@ -6,6 +6,8 @@ counted where they differ, not where a protocol says that features reach them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -36,13 +38,15 @@ def messages_of_one(context: Context, noised: Noised, one: Trace, other: Trace) 
 
 def changed_losses(one: Trace, other: Trace) -> int:
     """Return how many losses' gradients of one local step a record changed, at most: all before them was the same."""
-    most = 0
+    return max((int(changed.sum()) for changed in changed_in_steps(one, other)), default=0)
+
+
+def changed_in_steps(one: Trace, other: Trace) -> Iterator[Tensor]:
+    """Yield of every local step which losses' gradients of which model differ [E, K]."""
     for before, after in zip(one.losses, other.losses, strict=False):
         if before.shape != after.shape:
             break
-        same = torch.isclose(before, after, _RELATIVE, _ABSOLUTE, equal_nan=True).all(-1)
-        most = max(most, int((~same).sum()))
-    return most
+        yield ~torch.isclose(before, after, _RELATIVE, _ABSOLUTE, equal_nan=True).all(-1)
 
 
 def _release(context: Context, noised: Noised) -> Release | None:
