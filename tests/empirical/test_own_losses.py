@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import torch
+from torch import Tensor
 
 from bench.redteam.cases import FAMILIES
+from bench.redteam.local_faults import BrokenGradients
 from bench.redteam.planted import FAULTS, Planted
 from fglaudit.empirical.audits.own_clip import own_clip_audit
 from fglaudit.empirical.audits.own_sample import own_sample_audit
@@ -16,14 +21,14 @@ from fglaudit.privacy.from_facts import account
 from fglaudit.testing import CPU
 
 
-def prepared(family: str, fault: str | None) -> Staged:
+def prepared(family: str, fault: str | type[BrokenGradients] | None) -> Staged:
     protocol, honest = FAMILIES[family].build()
     graph = FAMILIES[family].graph()
     context = protocol.context(graph)
     session = honest.bind(context)
     accounted = account(context, session.facts(), session.guarantee(), Counted(updates=1))
     assert isinstance(accounted, Accounted)
-    defense = honest if fault is None else Planted(honest, FAULTS[fault])
+    defense = honest if fault is None else Planted(honest, FAULTS[fault] if isinstance(fault, str) else fault)
     return staged(protocol, graph, defense, accounted, seed=0, device=CPU)
 
 
@@ -55,7 +60,23 @@ def test_where_draws_depend_on_gradients_nothing_is_said_of_clips() -> None:
     assert own_clip_audit(prepared("gradients", "GradientsUnclipped"), seed=0) is None
 
 
-def sampled(fault: str | None) -> Audit | None:
+class OwnLossesAlone(BrokenGradients):
+    """Draws no number for what lies behind a client's own losses, where gradients are 0 in a run."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self.sizes: list[int] = []
+
+    def prepare(self, client: Any, rng: torch.Generator) -> Any:
+        self.sizes.append(int(client.train.sum()))
+        return super().prepare(client, rng)
+
+    def drawn(self, gradients: Tensor, rng: torch.Generator) -> Tensor:
+        places = torch.arange(len(gradients))[:, None] < torch.tensor(self.sizes or [len(gradients)])
+        return super().drawn(gradients, rng) * places
+
+
+def sampled(fault: str | type[BrokenGradients] | None) -> Audit | None:
     protocol, _ = FAMILIES["sampled-gradients"].build()
     clients = clients_of(protocol, FAMILIES["sampled-gradients"].graph())
     shape = max(int(client.train.sum()) for client in clients), len(clients), 9
@@ -67,8 +88,8 @@ def test_nodes_that_are_drawn_more_often_are_refuted() -> None:
     assert audit is not None and audit.outcome is Outcome.REFUTED and "some more often than others" in audit.detail
 
 
-@pytest.mark.parametrize("fault", [None, "GradientByGradient"])
-def test_even_draws_pass(fault: str | None) -> None:
+@pytest.mark.parametrize("fault", [None, "GradientByGradient", OwnLossesAlone])
+def test_even_draws_pass(fault: str | type[BrokenGradients] | None) -> None:
     audit = sampled(fault)
     assert audit is not None and audit.outcome is Outcome.PASSED
 

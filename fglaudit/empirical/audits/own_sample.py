@@ -23,8 +23,8 @@ from fglaudit.interfaces import DefenseSession
 from fglaudit.rng import derive
 
 _CALLS, _FEWEST = 400, 50
-_NUMBERS = 2**28
-"""Of all gradients that are handed over."""
+_NUMBERS, _MOST_NUMBERS = 2**28, 2**33
+"""Of all gradients that are handed over: as long as more calls fit, and with the fewest."""
 _STEPS = 8
 """Calls of one binding."""
 _LONG = 10.0
@@ -46,13 +46,18 @@ def own_sample_audit(
         return None
     if shape is None or not all(shape):
         return None
-    calls = int(min(_CALLS, max(_FEWEST, _NUMBERS // (2 * math.prod(shape)))))
+    numbers = 2 * math.prod(shape)
+    if _FEWEST * numbers > _MOST_NUMBERS:
+        why = "so many losses of so large a model are not drawn again"
+        return Audit(AuditName.SAMPLING, Outcome.UNTESTED, why)
+    calls = int(min(_CALLS, max(_FEWEST, _NUMBERS // numbers)))
+    real = _losses(clients, shape)
     drawn, asked = torch.zeros(2, *shape[:2], dtype=torch.long)
     sessions: list[DefenseSession] = []
     for call in range(calls):
         if call % _STEPS == 0:
             sessions = [_prepared(staged, clients, seed + call) for _ in range(2)]
-        gradients, place = _gradients(shape, _LONG * clip.bound, seed + call)
+        gradients, place = _gradients(real, shape[2], _LONG * clip.bound, seed + call)
         given = torch.zeros_like(gradients), gradients
         zero, moved = (
             session.local_update(each, derive(seed, "audits", "own sample", call)).double()
@@ -64,8 +69,8 @@ def own_sample_audit(
                 "a loss's gradient is drawn, or noise, by what the gradients are: with equal draws another sum results"
             )
             return Audit(AuditName.SAMPLING, Outcome.UNTESTED, why)
-        drawn[place] += (shares > 0.5).long()
-        asked[place] += 1
+        drawn[place] += (shares > 0.5).long() * real[place]
+        asked[place] += real[place]
     return _compared(drawn, asked, sampled.rate)
 
 
@@ -76,11 +81,20 @@ def _prepared(staged: Staged, clients: Sequence[ClientGraph], seed: int) -> Defe
     return session
 
 
-def _gradients(shape: tuple[int, int, int], length: float, seed: int) -> tuple[Tensor, Tensor]:
+def _losses(clients: Sequence[ClientGraph], shape: tuple[int, int, int]) -> Tensor:
+    """Return which places [E, K] hold losses: clients with fewer training nodes than others have gradients of 0 behind
+    theirs, which nobody needs to draw."""
+    nodes = torch.tensor([int(client.train.sum()) for client in clients])
+    if len(nodes) != shape[1] or int(nodes.max()) == 0 or shape[0] % int(nodes.max()):
+        return torch.ones(shape[:2], dtype=torch.long)
+    return (torch.arange(shape[0])[:, None] < nodes * (shape[0] // int(nodes.max()))).long()
+
+
+def _gradients(real: Tensor, width: int, length: float, seed: int) -> tuple[Tensor, Tensor]:
     """Return gradients [E, K, D] of which as many losses as fit have one along an axis of their own, and which."""
-    place = torch.randperm(shape[0], generator=derive(seed, "audits", "own sample", "place"))[: shape[2]]
-    gradients = torch.zeros(shape)
-    gradients[place, :, torch.arange(len(place))] = length
+    place = torch.randperm(len(real), generator=derive(seed, "audits", "own sample", "place"))[:width]
+    gradients = torch.zeros(*real.shape, width)
+    gradients[place, :, torch.arange(len(place))] = length * real[place].float()
     return gradients, place
 
 
