@@ -16,7 +16,7 @@ from fglaudit import registry
 from fglaudit.conformance.of_runs import checked
 from fglaudit.datasets.from_memory import clients_of, content_digest, graph_from
 from fglaudit.datasets.spec import DatasetSpec, Split
-from fglaudit.doing import Throttled, heard_by
+from fglaudit.doing import Announcer, heard_by
 from fglaudit.errors import FglauditError, printable, shown
 from fglaudit.execution.run_cell import attacked
 from fglaudit.execution.saved import store_plan, store_record
@@ -159,7 +159,7 @@ def audit(
         device: "auto", "cpu" or "cuda".
         name: of the graph, for reports; that of a named data set stays.
         empirical: whether replays audit what the defense promises; without them a guarantee is claimed at most.
-        progress: told every few seconds what is being done, e.g. ``print``.
+        progress: told what begins, and every few seconds which round is trained, e.g. ``print``.
 
     Raises:
         FglauditError: a name, a value or the graph breaks a rule, or the defense does not serve the protocol.
@@ -191,7 +191,7 @@ def audit(
     done: list[CellRecord] = []
     try:
         for number, cell in enumerate(cells):
-            told = Throttled(progress, f"seed {cell.seed}, {number + 1} of {len(cells)}: ")
+            told = Announcer(progress, f"seed {cell.seed}, {number + 1} of {len(cells)}: ")
             with heard_by(told):
                 done.append(_audited(cell, whole, notes, spec.name, where, told))
     except KeyboardInterrupt as error:
@@ -274,7 +274,7 @@ def _attacks_on(protocol: FederatedProtocol, attacks: str | Sequence[Named | Att
 
 
 def _audited(
-    cell: Cell, whole: Graph, notes: tuple[str, ...], suite: str, device: torch.device, told: Throttled
+    cell: Cell, whole: Graph, notes: tuple[str, ...], suite: str, device: torch.device, told: Announcer
 ) -> CellRecord:
     try:
         recording, truth = record(cell, device=device, whole=whole, notes=notes, progress=told.rounds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
@@ -26,23 +27,30 @@ def tell(doing: str) -> None:
         listener(doing)
 
 
-class Throttled:
-    """Passes on what is done, with ``before`` in front, once every few seconds: most attacks take less."""
+class Announcer:
+    """Passes on what begins, with ``before`` in front, and every few seconds which round is trained. A listener that
+    raises is told nothing more: what is measured does not depend on who listens."""
 
     def __init__(self, listener: Callable[[str], None] | None, before: str = "") -> None:
         self.listener, self.before = listener, before
         self._said = time.monotonic()
 
     def __call__(self, doing: str) -> None:
-        now = time.monotonic()
-        if self.listener is not None and now - self._said >= SECONDS:
-            self._said = now
+        if self.listener is None:
+            return
+        self._said = time.monotonic()
+        try:
             self.listener(f"{self.before}{doing}")
+        except Exception as error:
+            self.listener = None
+            why = f"progress raised {type(error).__name__}: {error}; it is called no more"
+            warnings.warn(why, RuntimeWarning, stacklevel=2)
 
     def rounds(self, done: int, rounds: int) -> None:
-        """Say that ``done`` of ``rounds`` are trained."""
-        self(f"training (round {done} of {rounds})")
+        """Say that ``done`` of ``rounds`` are trained, unless something was said just now."""
+        if time.monotonic() - self._said >= SECONDS:
+            self(f"training (round {done} of {rounds})")
 
 
 SECONDS = 2.0
-"""Between two texts of :class:`Throttled`."""
+"""Between two rounds that :class:`Announcer` names."""

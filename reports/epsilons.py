@@ -102,7 +102,8 @@ def _believed(setting: Setting) -> str:
     """Return whether an epsilon may be believed, and whether that says anything."""
     word = guarantee_word(setting)
     if word == Word.VERIFIED.value:
-        why = empty(setting.largest("epsilon_accounted") or 0.0, setting.largest("delta") or 0.0, 0)
+        nodes = max((record.nodes for record in setting.records), default=0)
+        why = empty(setting.largest("epsilon_accounted") or 0.0, setting.largest("delta") or 0.0, nodes)
         return f"{word}, yet {why}" if why else word
     return "claimed, not verified (the report says why)" if word == Word.CLAIMED.value else word
 

@@ -1,4 +1,4 @@
-"""Sweeps in one phrase: settings that differ in one number are named once, with the range of that number."""
+"""Sweeps in one phrase: settings that differ in one number are named once, with all values of that number."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from fglaudit.reports.summary import Setting
 
 FEWEST = 3
 """Settings that are worth a phrase of their own."""
+MOST_LISTED = 6
+"""Values that are listed one by one."""
 
 
 class Named(NamedTuple):
-    """Settings with one name: one, or a sweep, e.g. ``gaussian epsilon=0.5 to 16``."""
+    """Settings with one name: one, or a sweep, e.g. ``gaussian epsilon=0.5/4/16``."""
 
     name: str
     settings: tuple[Setting, ...]
@@ -45,16 +47,29 @@ def named(
             for place, word in enumerate(words)
             if _number(word) is not None
         ]
-        place, members = max(sweeps, key=lambda sweep: len(sweep[1]), default=(0, [first]))
-        if len(members) < FEWEST:
-            members = [first]
+        place, members = max(sweeps, key=lambda sweep: len(_values(sweep[0], sweep[1], name)), default=(0, [first]))
+        values = _values(place, members, name)
+        if len(values) < FEWEST:
+            members = [s for s in left if name(s) == name(first) and alike(s) == said]
         else:
-            values = sorted((_number(name(s).split(" ")[place]) or 0.0, name(s).split(" ")[place]) for s in members)
-            comma = "," * values[-1][1].endswith(",")
-            words[place] = f"{values[0][1].rstrip(',')} to {values[-1][1].rstrip(',').partition('=')[2]}{comma}"
+            words[place] = _listed(words[place], values)
         found.append(Named(" ".join(words), tuple(members)))
         left = [s for s in left if all(s is not member for member in members)]
     return found
+
+
+def _values(place: int, settings: Sequence[Setting], name: Callable[[Setting], str]) -> list[str]:
+    """Return the numbers at ``place`` as they are written, smallest first, each once."""
+    written = {name(setting).split(" ")[place] for setting in settings}
+    return [word.rstrip(",").partition("=")[2] for word in sorted(written, key=lambda word: _number(word) or 0.0)]
+
+
+def _listed(word: str, values: Sequence[str]) -> str:
+    """Return ``word`` with all values; of many the first and last, and how many there are. A range alone would name
+    settings between them of which something else is said."""
+    ends = f"{values[0]} to {values[-1]} ({len(values)} values)"
+    said = "/".join(values) if len(values) <= MOST_LISTED else ends
+    return f"{word.partition('=')[0]}={said}{',' * word.endswith(',')}"
 
 
 def _differs_at(place: int, words: Sequence[str], others: Sequence[str]) -> bool:

@@ -161,6 +161,8 @@ def _unfit(split: FederatedGraph, protocols: Sequence[FederatedProtocol]) -> Ite
                 protocol.check(split)
         except FglauditError as error:
             yield f"protocols[{number}]: {error}"
+        except Exception as error:  # an author's own code
+            yield f"protocols[{number}]: its check ends in {type(error).__name__}: {error}"
 
 
 def _from_to(sizes: Sequence[int]) -> str:

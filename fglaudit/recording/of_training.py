@@ -17,7 +17,7 @@ from fglaudit.context import Context
 from fglaudit.doing import tell
 from fglaudit.empirical.adjacency import Statements, promise_of
 from fglaudit.empirical.fields.states import after_unstated
-from fglaudit.empirical.judge import judge
+from fglaudit.empirical.judge import judge, promised
 from fglaudit.federated.collapse import balanced_accuracy, collapsed
 from fglaudit.graph import FederatedGraph
 from fglaudit.guarantees import Audit, AuditName, FieldState, Outcome, Verdict, Word
@@ -168,7 +168,8 @@ def _of_this_training(verdict: Verdict, what: _Trainee, run: _Run, context: Cont
 def _judged(what: _Trainee, run: _Run, empirical: bool) -> _Judgement:
     """Return what the session of ``run`` promised, the verdict on it, and what protects every field."""
     guarantee, wire = promise_of(run.session), run.wire
-    tell(f"auditing what {type(what.defense).name} promises")
+    if empirical and promised(guarantee):
+        tell(f"auditing what {type(what.defense).name} promises")
     verdict, fields = judge(
         what.protocol,
         what.graph,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import fractions
+import threading
+import time
+
 import pytest
 
 from bench.redteam import secret_faults
@@ -9,7 +13,10 @@ from bench.redteam.cases import CASES
 from bench.redteam.measure import judged
 from fglaudit.empirical import judge as judging
 from fglaudit.empirical.fields.examined import examined
+from fglaudit.empirical.sealed.other_keys import other_keys_audits
+from fglaudit.empirical.sealed.replay import sealed_replay
 from fglaudit.guarantees import Word
+from fglaudit.testing import CPU
 
 BY_NAME = {case.name: case for case in CASES}
 WHY = {
@@ -65,3 +72,23 @@ def test_secrets_that_are_not_the_tools_own_are_claimed(name: str) -> None:
 def test_honest_seals_of_others_are_verified(name: str) -> None:
     result = judged(BY_NAME[f"honest {name}"], seed=0)
     assert result.outcome is Word.VERIFIED, result.detail
+
+
+def test_what_other_threads_write_is_nobodys_key() -> None:
+    protocol, graph, defense = BY_NAME["honest bfv"].build()
+    context, stop = protocol.context(graph), threading.Event()
+
+    def beat() -> None:
+        while not stop.is_set():
+            fractions.ticks = object()  # type: ignore[attr-defined]
+            time.sleep(0.01)
+
+    trace = sealed_replay(protocol, graph, defense, context, seed=0, device=CPU)
+    thread = threading.Thread(target=beat)
+    thread.start()
+    try:
+        assert other_keys_audits(trace, defense, context, 0) == ()
+    finally:
+        stop.set()
+        thread.join()
+        del fractions.ticks  # type: ignore[attr-defined]

@@ -35,9 +35,9 @@ def test_an_epsilon_of_a_half_can_be_tested() -> None:
 def test_the_smallest_epsilon_that_can_be_tested_is_named(reach: float) -> None:
     mu = mu_at(0.1)
     stated, weaker = TradeOff.gaussian(mu), TradeOff.gaussian(TOO_SMALL * reach * mu)
-    said = why_too_weak(stated, weaker, REPLAYS, LEVEL, 1e-5, ENOUGH)
+    said = why_too_weak(stated, weaker, REPLAYS, LEVEL, 1e-5, ENOUGH, mu)
     found = re.search(r"test is epsilon ([\d.]+) or more", said)
-    assert found and "audit-mechanism" in said and "in 100000 replays" in said
+    assert found and "audit-mechanism" in said and "in 100000 replays" in said and "--delta 1e-05" in said
     for epsilon, enough in ((1.05 * float(found[1]), True), (0.7 * float(found[1]), False)):
         at = mu_at(epsilon)
         seen = power(TradeOff.gaussian(at), TradeOff.gaussian(TOO_SMALL * reach * at), REPLAYS[-1], LEVEL)
@@ -46,5 +46,15 @@ def test_the_smallest_epsilon_that_can_be_tested_is_named(reach: float) -> None:
 
 @pytest.mark.parametrize("weaker", [None, TradeOff.gaussian(0.01)])
 def test_no_epsilon_is_named_where_none_could_be_tested(weaker: TradeOff | None) -> None:
-    said = why_too_weak(TradeOff.gaussian(0.02), weaker, REPLAYS, LEVEL, 1e-5, ENOUGH)
+    said = why_too_weak(TradeOff.gaussian(0.02), weaker, REPLAYS, LEVEL, 1e-5, ENOUGH, 0.02)
     assert "or more" not in said
+
+
+def test_of_several_mechanisms_the_epsilon_of_all_is_named() -> None:
+    mu = mu_at(0.1)
+    stated, weaker = TradeOff.gaussian(mu), TradeOff.gaussian(TOO_SMALL * mu)
+    alone, all_three, unknown = (
+        why_too_weak(stated, weaker, REPLAYS, LEVEL, 1e-5, ENOUGH, whole) for whole in (mu, 3**0.5 * mu, None)
+    )
+    one, three = (float(re.search(r"epsilon ([\d.]+) or more", said)[1]) for said in (alone, all_three))  # type: ignore[index]
+    assert 1.5 * one < three < 2 * one and "or more" not in unknown

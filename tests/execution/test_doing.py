@@ -10,7 +10,7 @@ from execution_runs import suite
 
 import fglaudit
 from fglaudit import doing
-from fglaudit.doing import tell
+from fglaudit.doing import heard_by, tell
 from fglaudit.errors import FglauditError
 from fglaudit.execution.engines.worker import Failure, Progress, Task, compute, phase
 from fglaudit.execution.run_cell import run_cell
@@ -67,12 +67,24 @@ def test_an_audit_from_python_says_what_it_does(monkeypatch: pytest.MonkeyPatch)
         fglaudit.audit(graph, progress=True)  # type: ignore[arg-type]
 
 
-def test_few_texts_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_begins_is_passed_on_at_once_and_rounds_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[str] = []
-    told, now = doing.Throttled(heard.append), time.monotonic()
+    now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    told("too soon")
+    told = doing.Announcer(heard.append)
+    told.rounds(1, 9)
     now += doing.SECONDS + 1
-    told("now")
-    told("too soon again")
-    assert heard == ["now"]
+    told.rounds(8, 9)
+    told("an audit that takes long")
+    told.rounds(9, 9)
+    assert heard == ["training (round 8 of 9)", "an audit that takes long"]
+
+
+def test_a_listener_that_raises_fails_no_attack() -> None:
+    def closed(text: str) -> None:
+        raise BrokenPipeError("pipe closed")
+
+    told = doing.Announcer(closed)
+    with pytest.warns(RuntimeWarning, match="BrokenPipeError: pipe closed; it is called no more"), heard_by(told):
+        tell("attack row-space by server")
+    tell("attack row-space by server")

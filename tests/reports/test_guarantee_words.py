@@ -35,6 +35,14 @@ def test_a_verified_epsilon_that_bounds_nothing_says_so(tmp_path: Path) -> None:
     assert "epsilon verified, yet an epsilon above 10 bounds nothing" in _console(store(tmp_path / "run", [judged]))
 
 
+def test_a_verified_delta_that_protects_nobody_says_so(tmp_path: Path) -> None:
+    cell = make_cell(PROTOCOLS[0], DEFENSES[2], 0, observers=[0])
+    rows = tuple(replace(row, delta=0.5) for row in cell.findings)
+    judged = replace(cell, findings=rows, verdict=Verdict(Word.VERIFIED, reason="so it is."))
+    assert judged.nodes > 2
+    assert "epsilon verified, yet a delta of 0.5 with" in _console(store(tmp_path / "run", [judged]))
+
+
 def test_the_console_is_silent_where_nothing_is_promised(tmp_path: Path) -> None:
     assert "epsilon" not in _console(store(tmp_path / "run", [make_cell(PROTOCOLS[0], DEFENSES[0], 0, observers=[0])]))
 

@@ -31,11 +31,14 @@ SWEEP = ("fedgcn, gaussian epsilon=16", "fedgcn, gaussian epsilon=2", "fedgcn, g
 @pytest.mark.parametrize(
     ("names", "said"),
     [
-        (SWEEP, ["fedgcn, gaussian epsilon=0.5 to 16"]),
+        (SWEEP, ["fedgcn, gaussian epsilon=0.5/2/16"]),
+        (("a x=1", "a x=1", "b", "a x=1"), ["a x=1", "b"]),
+        (("a x=1", "a x=1", "a x=2"), ["a x=1", "a x=2"]),
+        (tuple(f"a x={n}, b" for n in range(9)), ["a x=0 to 8 (9 values), b"]),
         (SWEEP[:2], list(SWEEP[:2])),
-        ((SWEEP[0], "fedgcn, none", *SWEEP[1:]), ["fedgcn, gaussian epsilon=0.5 to 16", "fedgcn, none"]),
+        ((SWEEP[0], "fedgcn, none", *SWEEP[1:]), ["fedgcn, gaussian epsilon=0.5/2/16", "fedgcn, none"]),
         (("a x=1, b", "a x=2, b", "a x=3, c"), ["a x=1, b", "a x=2, b", "a x=3, c"]),
-        (("a x=1, b y=1", "a x=2, b y=1", "a x=3, b y=1", "a x=1, b y=2"), ["a x=1 to 3, b y=1", "a x=1, b y=2"]),
+        (("a x=1, b y=1", "a x=2, b y=1", "a x=3, b y=1", "a x=1, b y=2"), ["a x=1/2/3, b y=1", "a x=1, b y=2"]),
         (("a x=low", "a x=high", "a x=none"), ["a x=low", "a x=high", "a x=none"]),
     ],
 )

@@ -14,7 +14,13 @@ _STEPS = 40
 
 
 def why_too_weak(
-    stated: TradeOff, weaker: TradeOff | None, replays: Sequence[int], level: float, delta: float, needed: float
+    stated: TradeOff,
+    weaker: TradeOff | None,
+    replays: Sequence[int],
+    level: float,
+    delta: float,
+    needed: float,
+    whole: float | None,
 ) -> str:
     """Return why the most of ``replays`` that were allowed are too few for a stated curve, and what can be set.
 
@@ -22,6 +28,7 @@ def why_too_weak(
         stated, weaker: the curve, and the one that the canary would show with noise that is too small.
         level: at which a test refutes.
         needed: with which probability too small noise must be seen.
+        whole: mu of all mechanisms together, of which ``stated`` may be one; None: not known.
     """
     if weaker is None:
         return "how well replays tell too small noise from that stated is not known for this mechanism"
@@ -31,12 +38,13 @@ def why_too_weak(
         f"noise too small by 1.5 would be seen in {most} replays with probability {seen:.2f}, and {needed:g} is needed"
     )
     least = _least_testable(stated, weaker, most, level, needed) if 0 < delta < 1 else None
-    if least is None:
+    if least is None or whole is None or not stated.mu:
         return f"{text}; audit the mechanism alone: fglaudit audit-mechanism FILE:FUNCTION --epsilon E --replays N"
+    testable = epsilon_of_mu(whole * least / stated.mu, delta)
     return (
         f"{text}: so small an epsilon hides in its noise; what this setting can test is epsilon"
-        f" {epsilon_of_mu(least, delta):.2g} or more; of a smaller one audit the mechanism alone, with more replays:"
-        " fglaudit audit-mechanism FILE:FUNCTION --gaussian --epsilon E --replays N"
+        f" {testable:.2g} or more; of a smaller one audit the mechanism alone, with more replays:"
+        f" fglaudit audit-mechanism FILE:FUNCTION --gaussian --epsilon E --delta {delta:g} --replays N"
     )
 
 

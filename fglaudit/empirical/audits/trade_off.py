@@ -100,7 +100,7 @@ def trade_off_audit(staged: Staged, accounted: Accounted, *, seed: int) -> Audit
         f" stated noise; most telling: {worst.words}"
     )
     if not sampled and not staged.left_out and outcome is Outcome.UNTESTED:
-        detail = f"{_too_weak(seen, level, accounted.delta)}; {detail}"
+        detail = f"{_too_weak(seen, level, accounted)}; {detail}"
     if sampled and outcome is Outcome.UNTESTED:
         detail += "; samples hide how small the noise is: the power is that of the audit of the noise itself"
     if staged.left_out:
@@ -108,11 +108,12 @@ def trade_off_audit(staged: Staged, accounted: Accounted, *, seed: int) -> Audit
     return Audit(AuditName.TRADE_OFF, outcome, detail, p, least, reachable, _curve_of(all_, accounted.delta, seed))
 
 
-def _too_weak(seen: dict[int, list[Seen]], level: float, delta: float) -> str:
+def _too_weak(seen: dict[int, list[Seen]], level: float, accounted: Accounted) -> str:
     """Return what is too weak of the mechanism that canaries test least, and what to set."""
     strongest = [max(found, key=lambda one: one.power) for found in seen.values()]
     least = min(strongest, key=lambda one: one.power)
-    return why_too_weak(least.stated, least.weaker, (*_rungs(least.affordable),), level, delta, ENOUGH)
+    replays, whole = (*_rungs(least.affordable),), accounted.mu
+    return why_too_weak(least.stated, least.weaker, replays, level, accounted.delta, ENOUGH, whole)
 
 
 def _rungs(affordable: int) -> list[int]:

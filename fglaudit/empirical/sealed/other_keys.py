@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -26,6 +27,10 @@ from fglaudit.wire.observing.isolation import outside_state
 
 if TYPE_CHECKING:
     from fglaudit.secagg.member import Member
+
+
+_LEAST_SECONDS, _MOST_SECONDS = 0.2, 2.0
+"""For which it is looked at what other threads write."""
 
 
 def codec_of(rows: SealedRows) -> Codec | None:
@@ -62,7 +67,7 @@ def later_too(trace: SealedTrace, rounds: int, seed: int) -> SealedTrace:
 
 def other_keys_audits(trace: SealedTrace, defense: Defense, context: Context, seed: int) -> tuple[Audit, ...]:
     """Return what a second bind tells of keys."""
-    outside, modules = outside_state(trace.session), _names()
+    outside, modules, began = outside_state(trace.session), _names(), time.monotonic()
     other = defense.bind(context)
     if _stated(trace.session) != _stated(other):
         why = "what the defense states is something else when it is bound anew, so that it may tell its keys"
@@ -70,7 +75,10 @@ def other_keys_audits(trace: SealedTrace, defense: Defense, context: Context, se
     for before, _ in trace.first_of_kinds():
         after = sealed_again(other, before, before.round, seed)
         where = "its module, its classes or its functions" if outside_state(trace.session) != outside else ""
-        if where := where or _written(modules):
+        if not where and (names := _changed(modules)):
+            names -= _changed_by_others(time.monotonic() - began)
+            where = _kept_again(names, defense, context, before, seed) if names else ""
+        if where:
             why = f"the defense keeps something in {where}, where keys outlive their session; keep it in the session"
             return (Audit(AuditName.KEY_MATERIAL, Outcome.UNTESTED, why),)
         ours = {blob for _, sent in trace.sealings for codec in codecs_of(sent) for blob, _ in codec.key_material()}
@@ -92,11 +100,25 @@ def _names() -> dict[str, dict[str, int]]:
     return {name: {held: id(value) for held, value in list(vars(module).items())} for name, module in found}
 
 
-def _written(before: Mapping[str, Mapping[str, int]]) -> str:
-    """Return which of the modules ``before`` holds anything else by now; empty if none does."""
+def _changed(before: Mapping[str, Mapping[str, int]]) -> set[tuple[str, str]]:
+    """Return which names of the modules ``before`` hold anything else by now."""
     now = _names()
-    changed = (n for n, names in before.items() if any(names.get(held) != at for held, at in now.get(n, {}).items()))
-    return next((f"the module {name}" for name in changed), "")
+    return {(n, held) for n, names in before.items() for held, at in now.get(n, {}).items() if names.get(held) != at}
+
+
+def _changed_by_others(seconds: float) -> set[tuple[str, str]]:
+    """Return the names that change in so many ``seconds`` though the defense does nothing: other threads have them."""
+    before = _names()
+    time.sleep(min(max(seconds, _LEAST_SECONDS), _MOST_SECONDS))
+    return _changed(before)
+
+
+def _kept_again(names: set[tuple[str, str]], defense: Defense, context: Context, batch: MessageBatch, seed: int) -> str:
+    """Return which module gets another of ``names`` whenever the defense is bound and seals; what a library sets up
+    when it is first used stays."""
+    before = _names()
+    sealed_again(defense.bind(context), batch, batch.round, seed)
+    return next((f"the module {name}" for name, _ in sorted(names & _changed(before))), "")
 
 
 def _of(members: Iterable[Member]) -> list[bytes]:
