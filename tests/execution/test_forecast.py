@@ -16,7 +16,9 @@ from fglaudit.execution.forecast.costs import AUDITS
 from fglaudit.execution.forecast.forecast import Forecast
 from fglaudit.execution.forecast.probe import Probe, probe
 from fglaudit.execution.forecast.settings import forecasts
+from fglaudit.protocols.fedgcn.fedgcn import FedGCN
 from fglaudit.recording import record
+from fglaudit.testing import example_graph
 
 PROTOCOLS = [
     {"name": "fedgcn", "hops": 1, "rounds": 12},
@@ -96,3 +98,12 @@ def test_a_probe_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(settings, "SECONDS_EACH", 0.0)
     cells = suite(protocols=[PROTOCOLS[0]]).cells()
     assert [why for _, why in forecasts(cells)] == ["not estimated: its first rounds take more than 0 s"]
+
+
+def test_a_protocol_whose_check_breaks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: FedGCN, graph: object) -> None:
+        raise TypeError("no such thing")
+
+    monkeypatch.setattr(FedGCN, "check", broken)
+    (said,) = dry_run._unfit(example_graph(), [FedGCN()])
+    assert said == "protocols[0]: its check ends in TypeError: no such thing"
