@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import fractions
+import gc
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 import pytest
 
@@ -74,21 +78,46 @@ def test_honest_seals_of_others_are_verified(name: str) -> None:
     assert result.outcome is Word.VERIFIED, result.detail
 
 
-def test_what_other_threads_write_is_nobodys_key() -> None:
-    protocol, graph, defense = BY_NAME["honest bfv"].build()
-    context, stop = protocol.context(graph), threading.Event()
+@contextlib.contextmanager
+def written_by_a_thread() -> Iterator[None]:
+    stop = threading.Event()
 
     def beat() -> None:
         while not stop.is_set():
             fractions.ticks = object()  # type: ignore[attr-defined]
             time.sleep(0.01)
 
-    trace = sealed_replay(protocol, graph, defense, context, seed=0, device=CPU)
     thread = threading.Thread(target=beat)
     thread.start()
     try:
-        assert other_keys_audits(trace, defense, context, 0) == ()
+        yield
     finally:
         stop.set()
         thread.join()
+
+
+@contextlib.contextmanager
+def written_at_collections() -> Iterator[None]:
+    def collected(phase: str, info: object) -> None:
+        fractions.ticks = object()  # type: ignore[attr-defined]
+
+    gc.callbacks.append(collected)
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(collected)
+
+
+@pytest.mark.parametrize("others", [written_by_a_thread, written_at_collections])
+def test_what_others_write_is_nobodys_key(others: Callable[[], AbstractContextManager[None]]) -> None:
+    protocol, graph, defense = BY_NAME["honest bfv"].build()
+    context = protocol.context(graph)
+    trace = sealed_replay(protocol, graph, defense, context, seed=0, device=CPU)
+    thresholds = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        with others():
+            assert other_keys_audits(trace, defense, context, 0) == ()
+    finally:
+        gc.set_threshold(*thresholds)
         del fractions.ticks  # type: ignore[attr-defined]

@@ -4,6 +4,7 @@ has its keys, what it states may be made of them, or they lie where others may r
 from __future__ import annotations
 
 import dataclasses
+import gc
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -94,21 +95,28 @@ def other_keys_audits(trace: SealedTrace, defense: Defense, context: Context, se
     return ()
 
 
-def _names() -> dict[str, dict[str, int]]:
-    """Return what every module holds by name."""
+def _names() -> dict[str, dict[str, object]]:
+    """Return what every module holds by name: held here too, so that nothing new comes to lie in its place."""
     found = [(name, module) for name, module in list(sys.modules.items()) if isinstance(module, ModuleType)]
-    return {name: {held: id(value) for held, value in list(vars(module).items())} for name, module in found}
+    return {name: dict(list(vars(module).items())) for name, module in found}
 
 
-def _changed(before: Mapping[str, Mapping[str, int]]) -> set[tuple[str, str]]:
+def _changed(before: Mapping[str, Mapping[str, object]]) -> set[tuple[str, str]]:
     """Return which names of the modules ``before`` hold anything else by now."""
     now = _names()
-    return {(n, held) for n, names in before.items() for held, at in now.get(n, {}).items() if names.get(held) != at}
+    return {
+        (name, held)
+        for name, names in before.items()
+        for held, value in now.get(name, {}).items()
+        if held not in names or names[held] is not value
+    }
 
 
 def _changed_by_others(seconds: float) -> set[tuple[str, str]]:
-    """Return the names that change in so many ``seconds`` though the defense does nothing: other threads have them."""
+    """Return the names that change in so many ``seconds`` though the defense does nothing: other threads have them, or
+    who is told whenever memory is collected."""
     before = _names()
+    gc.collect()
     time.sleep(min(max(seconds, _LEAST_SECONDS), _MOST_SECONDS))
     return _changed(before)
 
