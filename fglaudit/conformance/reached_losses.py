@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -32,7 +33,7 @@ _CANDIDATES = 256
 """Among which those are sought from which most training nodes are one step too far."""
 MOST_GRADIENTS = 2**22
 """Numbers of all training nodes' rows, up to which gradients of single losses are asked of a large graph too."""
-_FIRST_ROUND = Reach(rounds=1)
+_FIRST = Reach(rounds=1)
 
 
 @dataclass(frozen=True)
@@ -58,15 +59,21 @@ def farther_losses(protocol: FederatedProtocol, graph: FederatedGraph, most: int
         return ""
     if isinstance(examples, str) or graph.x.dim() != 2 or any(train.dim() != 1 for train in graph.train):
         return ""
-    first = _replayed(protocol, graph)
-    if changed_losses(first, _replayed(protocol, graph)):
+    context, held = protocol.context(graph), Held(gradients=True)
+
+    def run(world: FederatedGraph, forced: Trace | None = None, seed: int = 0) -> Trace:
+        sums = PlainSums()
+        return replay(protocol, world, sums, context, seed=seed, device=CPU, forced=forced, held=held, reach=_FIRST)
+
+    first = run(graph)
+    if changed_losses(first, run(graph)):
         return ""  # they differ by themselves
-    found = [(trial, changed_losses(first, _again(protocol, trial, first))) for trial in _rows(graph, examples)]
-    edges = [(trial, _again(protocol, trial, first)) for trial in _edges(protocol, graph, examples)]
-    if not any(_other_draws(protocol, graph, first, trial, again) for trial, again in edges):
+    found = [(trial, changed_losses(first, run(trial.graph, first))) for trial in _rows(graph, examples)]
+    edges = [(trial, run(trial.graph, first)) for trial in _edges(protocol, graph, examples)]
+    if not any(_other_draws(run, graph, first, trial, again) for trial, again in edges):
         found += [(trial, changed_losses(first, again)) for trial, again in edges]
     for trial, changed in found:
-        if changed > trial.within and _seen_again(protocol, graph, trial):
+        if changed > trial.within and _seen_again(run, graph, trial):
             weights = f"weights that {'' if examples.by_degree else 'do not '}depend on degrees"
             return (
                 f"`examples` state that losses see {examples.hops} hops far, with {weights}, so that {trial.what}"
@@ -75,37 +82,24 @@ def farther_losses(protocol: FederatedProtocol, graph: FederatedGraph, most: int
     return ""
 
 
-def _replayed(protocol: FederatedProtocol, world: FederatedGraph, forced: Trace | None = None, seed: int = 0) -> Trace:
-    context, held = protocol.context(world), Held(gradients=True)
-    return replay(
-        protocol,
-        world,
-        PlainSums(),
-        context,
-        seed=seed,
-        device=CPU,
-        forced=forced,
-        held=held,
-        reach=_FIRST_ROUND,
-    )
+class _Run(Protocol):
+    """Replays the first round on a graph, with the sums of gradients of a ``forced`` trace."""
+
+    def __call__(self, world: FederatedGraph, forced: Trace | None = None, seed: int = 0) -> Trace: ...
 
 
-def _again(protocol: FederatedProtocol, trial: _Trial, first: Trace, seed: int = 0) -> Trace:
-    return _replayed(protocol, trial.graph, first, seed)
-
-
-def _other_draws(protocol: FederatedProtocol, graph: FederatedGraph, first: Trace, trial: _Trial, again: Trace) -> bool:
+def _other_draws(run: _Run, graph: FederatedGraph, first: Trace, trial: _Trial, again: Trace) -> bool:
     """Whether losses change that no row near the edge reaches: what is drawn then depends on how many edges there are,
     and other losses get other draws."""
-    reached = _replayed(protocol, replace(graph, x=_other_rows(graph, trial.near)), first)
+    reached = run(replace(graph, x=_other_rows(graph, trial.near)), first)
     both = zip(changed_in_steps(first, again), changed_in_steps(first, reached), strict=False)
     return any(bool((changed & ~near).any()) for changed, near in both)
 
 
-def _seen_again(protocol: FederatedProtocol, graph: FederatedGraph, trial: _Trial) -> bool:
+def _seen_again(run: _Run, graph: FederatedGraph, trial: _Trial) -> bool:
     """Whether other draws show it too."""
-    first = _replayed(protocol, graph, seed=1)
-    return changed_losses(first, _again(protocol, trial, first, seed=1)) > trial.within
+    first = run(graph, seed=1)
+    return changed_losses(first, run(trial.graph, first, seed=1)) > trial.within
 
 
 def _rows(graph: FederatedGraph, examples: Examples) -> Iterator[_Trial]:
