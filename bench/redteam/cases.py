@@ -16,8 +16,10 @@ from bench.redteam import (
     borrowed_faults,
     direction_faults,
     local_faults,
+    mask_faults,
     memory_faults,
     message_faults,
+    model_faults,
     noise_faults,
     protocol_faults,
     protocol_lies,
@@ -37,7 +39,8 @@ from fglaudit.testing import example_graph
 
 FAULT_FILES = (
     *(noise_faults, direction_faults, message_faults, local_faults, protocol_faults, sly_faults, report_faults),
-    *(statement_faults, borrowed_faults, memory_faults, sealed_faults, secret_faults),
+    *(statement_faults, borrowed_faults, memory_faults, sealed_faults, secret_faults, mask_faults),
+    model_faults,
 )
 """Imported for the faults that they register."""
 

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from bench.redteam.planted import Broken, fault
 from fglaudit.payloads import MessageBatch
+from fglaudit.sealing import SealedRows, sealed_tensor
 
 
 def _lengths(batch: MessageBatch) -> Tensor:
     """Return what the numbers of every row of the messages come to [entries]."""
     values = next(v for v in batch.payload.tensors().values() if v.is_floating_point())
     return values.flatten(1).abs().double().sum(1).cpu()
+
+
+def _changed(batch: MessageBatch, change: Callable[[str, Any], SealedRows]) -> MessageBatch:
+    """Return the messages with other sealed rows, made of the name of a field and its rows."""
+    tensors = batch.payload.tensors()
+    for name, value in batch.payload.sealed_fields().items():
+        tensors[name] = sealed_tensor(change(name, value.sealed), tuple(value.shape), value.dtype, value.axes)
+    return dataclasses.replace(batch, payload=type(batch.payload).from_tensors(tensors))
 
 
 class _Sealing(Broken):
