@@ -23,6 +23,7 @@ from fglaudit.empirical.fields.forced_replay import Held, Reach, Trace, replay
 from fglaudit.empirical.fields.one_record import changed_in_steps, changed_losses
 from fglaudit.empirical.fields.unnamed import PlainSums
 from fglaudit.empirical.replays.canaries import LENGTH
+from fglaudit.empirical.replays.replaced import without_edge
 from fglaudit.graph import FederatedGraph
 from fglaudit.interfaces import FederatedProtocol
 from fglaudit.rng import derive
@@ -130,14 +131,8 @@ def _edges(protocol: FederatedProtocol, graph: FederatedGraph, examples: Example
     for at, within in _telling(graph, examples, pairs, steps):
         one, other = pairs[at].tolist()
         near = torch.cat([column[torch.isin(row, pairs[at])], pairs[at]]) if examples.by_degree else pairs[at]
-        world = _without(graph, one, other)
+        world = replace(graph, edge_index=without_edge(graph.edge_index, one, other))
         yield _Trial(world, f"the edge between nodes {one} and {other}", within, near)
-
-
-def _without(graph: FederatedGraph, one: int, other: int) -> FederatedGraph:
-    row, column = graph.edge_index
-    gone = ((row == one) & (column == other)) | ((row == other) & (column == one))
-    return replace(graph, edge_index=graph.edge_index[:, ~gone])
 
 
 def _some(candidates: Tensor) -> Tensor:

@@ -166,8 +166,7 @@ def _other_edges(graph: FederatedGraph, rng: torch.Generator, pairs: int) -> lis
             own = (row == best).nonzero().squeeze(1) if number == 0 else torch.arange(len(row))
             at = own[int(torch.randint(len(own), (1,), generator=rng))]
             one, other = int(row[at]), int(column[at])
-            gone = ((row == one) & (column == other)) | ((row == other) & (column == one))
-            edges, what = graph.edge_index[:, ~gone], f"no edge between nodes {one} and {other}"
+            edges, what = without_edge(graph.edge_index, one, other), f"no edge between nodes {one} and {other}"
         else:
             drawn = owned[torch.randint(len(owned), (2,), generator=rng)].tolist()
             one, other = (best, drawn[1]) if number == 1 else drawn
@@ -208,3 +207,10 @@ _KINDS = (
     ("a long random row", _direction),
     ("a long row in one feature", _single),
 )
+
+
+def without_edge(edge_index: Tensor, one: int, other: int) -> Tensor:
+    """Return edges [2, E] without that between two nodes, in both directions."""
+    row, column = edge_index
+    gone = ((row == one) & (column == other)) | ((row == other) & (column == one))
+    return edge_index[:, ~gone]
